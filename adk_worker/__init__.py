@@ -1,0 +1,1 @@
+"""adk-worker: agent runs that survive the death of the process that holds them."""

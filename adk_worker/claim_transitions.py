@@ -1,0 +1,107 @@
+"""The transition table of a claim: pure functions, as :mod:`adk_worker.transitions` is for a run.
+
+Every idempotency store reads the claim's row under a lock, asks one function here, and writes what comes back in the
+same transaction. ``None`` for a claim is an absent one. Times are the store's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from adk_worker.errors import CallKeyReusedError, ClaimOwnerError
+from adk_worker.idempotency import BY_OWNER, Claim, ClaimState, Intent
+from adk_worker.outcomes import ToolOutcome
+
+
+def begin(
+    stored: Claim | None, intent: Intent, *, tenant: str, owner: str, now: float, fence: int | None = None
+) -> Claim:
+    """The claim that stands after a ``begin``: a new one, the stored one, or the stored one taken over.
+
+    A claim in flight stays its owner's however old it is (I4): only an intent that names that owner takes it over.
+
+    :raises CallKeyReusedError: the digests differ (I1).
+    """
+    if stored is None:
+        return Claim(
+            tenant,
+            intent.key,
+            owner,
+            intent.digest,
+            ClaimState.IN_FLIGHT,
+            fence=fence,
+            began_at=now,
+            tool=intent.tool,
+        )
+    if stored.digest != intent.digest:
+        raise CallKeyReusedError(key=intent.key)
+    if intent.take_over is not None and stored.owned_in_flight_by(intent.take_over) and owner != intent.take_over:
+        return _owned_by(stored, owner, fence=fence, now=now)
+    return stored
+
+
+def record(stored: Claim | None, *, key: str, owner: str, outcome: ToolOutcome) -> Claim:
+    """The claim after its owner, or a former owner, brings an outcome (F4).
+
+    :raises ClaimOwnerError: ``owner`` never owned it.
+    """
+    if stored is None or owner not in (stored.owner, *stored.former):
+        raise ClaimOwnerError(key=key)
+    if stored.owned_in_flight_by(owner):
+        return replace(stored, state=ClaimState.SETTLED, outcome=outcome, settled_by=BY_OWNER)
+    own_again = stored.owner == owner and stored.settled_by == BY_OWNER and stored.outcome == outcome
+    if own_again or outcome in stored.late:
+        return stored
+    return replace(stored, late=(*stored.late, outcome))
+
+
+def settle(stored: Claim | None, *, seen: Claim, outcome: ToolOutcome, by: str) -> Claim:
+    """The claim after somebody other than its owner decides it, if it is still as ``seen``; else as it stands.
+
+    :raises ClaimOwnerError: it is absent.
+    """
+    if stored is None:
+        raise ClaimOwnerError(key=seen.key)
+    if not stored.owned_in_flight_by(seen.owner):
+        return stored
+    return replace(stored, state=ClaimState.SETTLED, outcome=outcome, settled_by=by)
+
+
+def abandon(stored: Claim | None, *, key: str, owner: str) -> Claim | None:
+    """The claim after its owner says that it never dispatched: the former owner's again, or absent.
+
+    :raises ClaimOwnerError: not in flight under ``owner``.
+    """
+    if stored is None or not stored.owned_in_flight_by(owner):
+        raise ClaimOwnerError(key=key)
+    if not stored.former:
+        return None
+    return replace(stored, owner=stored.former[-1], former=stored.former[:-1])
+
+
+def take_over(stored: Claim | None, *, key: str, seen: str, owner: str, now: float, fence: int | None = None) -> Claim:
+    """The claim in flight after ``owner`` took it from ``seen``.
+
+    :raises ClaimOwnerError: it is not in flight under ``seen``.
+    """
+    if stored is None or not stored.owned_in_flight_by(seen):
+        raise ClaimOwnerError(key=key)
+    return _owned_by(stored, owner, fence=fence, now=now)
+
+
+def note_dead(stored: Claim, *, seen: Claim, now: float) -> Claim:
+    """The claim with the time at which its owner was first known dead (I11); a claim that moved on is left alone."""
+    if stored.dead_seen_at is not None or not stored.owned_in_flight_by(seen.owner):
+        return stored
+    return replace(stored, dead_seen_at=now)
+
+
+def _owned_by(stored: Claim, owner: str, *, fence: int | None, now: float) -> Claim:
+    return replace(
+        stored,
+        owner=owner,
+        former=(*stored.former, stored.owner),
+        fence=fence,
+        began_at=now,
+        dead_seen_at=None,
+    )

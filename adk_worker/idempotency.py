@@ -1,0 +1,165 @@
+"""What ran: keys, claims, and the store that keeps them.
+
+A *claim* is the record of one call. It is absent before the intent is recorded, in flight (with its owner) from just
+before the dispatch, and settled once an outcome is known (I2). Its key is made of the call's position in the run, so it
+is the same across retry, redelivery and resume, and differs for every other call (I1). A claim in flight never turns
+into permission by growing old (I4): only its owner's record, a probe, or a person settles it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
+
+from adk_worker.messages import canonical_json
+from adk_worker.outcomes import ToolOutcome
+
+RESUME_CLAIM_SECONDS = 300.0
+"""How long the claim of a resume without a lease lives at most (I9)."""
+
+
+def call_key(*, tenant: str, run_id: str, iteration: int, index: int) -> str:
+    """The key of the call at position ``index`` of the turn asked for in ``iteration`` (I1).
+
+    It is a digest of an unambiguous encoding, so that it says nothing of the names, fits every header, and cannot be
+    forged by a name with separators in it (T1).
+    """
+    position = canonical_json([tenant, run_id, iteration, index])
+    return "adk1-" + hashlib.sha256(position.encode()).hexdigest()[:40]
+
+
+def call_digest(key: str, *, tool: str, arguments: Mapping[str, Any]) -> str:
+    """What a claim remembers of tool and arguments: an HMAC under the call's key, 64 hex digits (I1).
+
+    Keyed, so that equal arguments of different calls, or of different tenants, do not show as equal.
+    """
+    said = canonical_json([tool, dict(arguments)])
+    return hmac.new(key.encode(), said.encode(), hashlib.sha256).hexdigest()
+
+
+BY_OWNER = "owner"
+"""``settled_by`` of an outcome that the call's own owner recorded."""
+
+
+class ClaimState(StrEnum):
+    """Where a claim stands. Absent is no claim at all."""
+
+    IN_FLIGHT = "in_flight"
+    SETTLED = "settled"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The record of one call, as a store answered it. Times are in seconds since the epoch, by the store's clock."""
+
+    tenant: str
+    key: str
+    owner: str
+    digest: str
+    state: ClaimState
+    outcome: ToolOutcome | None = None
+    fence: int | None = None
+    began_at: float | None = None
+    settled_by: str | None = None
+    """``None`` while in flight; :data:`BY_OWNER`, ``probe`` or ``person:NAME`` afterwards."""
+    dead_seen_at: float | None = None
+    """When the owner was first known to be dead (I11); ``None`` if it never was."""
+    tool: str | None = None
+    former: tuple[str, ...] = ()
+    """Owners before this one, oldest first (:meth:`IdempotencyStore.take_over`)."""
+    late: tuple[ToolOutcome, ...] = ()
+    """Outcomes that came after the settlement: evidence that overwrote nothing (F4)."""
+
+    def owned_in_flight_by(self, owner: str) -> bool:
+        """Whether ``owner`` may dispatch the call: the claim is in flight and its own."""
+        return self.state is ClaimState.IN_FLIGHT and self.owner == owner
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A claim to begin. The digest is that of :func:`call_digest`.
+
+    ``take_over`` is the owner whose claim in flight this one replaces, as the plan has seen it.
+    """
+
+    key: str
+    digest: str
+    tool: str | None = None
+    take_over: str | None = None
+
+
+class IdempotencyStore(Protocol):
+    """Keeps claims. Each method is one atomic operation; nothing here expires (I2, I4)."""
+
+    async def begin(self, key: str, *, tenant: str, owner: str, digest: str) -> Claim:
+        """Record the intent to make a call, and return the claim that stands now.
+
+        Of N concurrent callers exactly one finds itself as the owner (I3): compare with
+        :meth:`Claim.owned_in_flight_by`. Asking again under the same ``owner`` finds the same claim.
+
+        :raises CallKeyReusedError: the key is on record with another digest; nothing was written (I1).
+        """
+        ...
+
+    async def peek(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, Claim | None]:
+        """The claims on ``keys``, ``None`` for an absent one. Only reads (I5)."""
+        ...
+
+    async def record(self, claim: Claim, outcome: ToolOutcome) -> None:
+        """Settle the claim with its outcome. ``claim.owner`` must own it; its lease is not asked for (F4).
+
+        A former owner's outcome (after a take-over), or one that comes after somebody else's settlement, is kept in
+        ``late`` and changes nothing. Recording the same outcome again is harmless. In the fleet's store the same write
+        queues the run again if it was parked on this call.
+
+        :raises ClaimOwnerError: ``claim.owner`` never owned it.
+        """
+        ...
+
+    async def abandon(self, claim: Claim) -> None:
+        """Take the intent back: the owner knows that it never dispatched the call.
+
+        A claim that was taken over goes back to the owner before; any other becomes absent.
+
+        :raises ClaimOwnerError: not in flight under ``claim.owner``.
+        """
+        ...
+
+    async def take_over(self, claim: Claim, owner: str) -> Claim:
+        """Make ``owner`` the owner of a claim in flight, if it still is as ``claim`` shows it (compare-and-set).
+
+        For idempotent tools, and for calls that are known not to have happened. The former owner is remembered.
+
+        :raises ClaimOwnerError: it is settled, absent, or another's by now; nothing was written.
+        """
+        ...
+
+
+@runtime_checkable
+class ResumeClaims(Protocol):
+    """At most one resume of a run at a time (I9). The idempotency stores here implement it too."""
+
+    async def claim_resume(
+        self,
+        run_id: str,
+        *,
+        tenant: str,
+        owner: str,
+        fence: int | None = None,
+        ttl_seconds: float = RESUME_CLAIM_SECONDS,
+    ) -> None:
+        """Claim the resume of a run until :meth:`end_resume`, or for ``ttl_seconds`` by the store's clock.
+
+        A claim with a ``fence`` replaces a claim with a lower one; one without waits for any other to end or expire.
+
+        :raises ResumeConflictError: another resume is under way.
+        """
+        ...
+
+    async def end_resume(self, run_id: str, *, tenant: str, owner: str) -> None:
+        """End ``owner``'s claim; somebody else's is left alone."""
+        ...

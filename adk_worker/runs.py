@@ -1,0 +1,387 @@
+"""Runs as the fleet keeps them, and :class:`RunStore`: the one fenced write that a boundary is.
+
+The rules themselves are in :mod:`adk_worker.transitions`. A run store reads a run's row and its lease's under one lock,
+asks the table, and writes the answer in the same transaction together with whatever belongs to it: the checkpoint, the
+transcript's segment, outcomes, and events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from adk_worker.checkpoint import Checkpoint, CheckpointStore
+from adk_worker.history import HistoryStore, Segment
+from adk_worker.idempotency import Claim, IdempotencyStore, Intent
+from adk_worker.lease import LeaseStore, RunLease
+from adk_worker.messages import Usage
+from adk_worker.outcomes import ToolOutcome
+from adk_worker.transitions import Attention, FleetPolicy, Holding, Phase, Reason, Then, Verdict
+
+
+class RunStatus(StrEnum):
+    """Where a run stands, as people see it."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING_APPROVAL = "waiting_approval"
+    PARKED = "parked"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @classmethod
+    def of(cls, phase: Phase, holding: Holding) -> RunStatus:
+        """The status of a stored phase: a live run is queued or running by who holds its lease."""
+        if phase is Phase.LIVE:
+            return cls.RUNNING if holding is Holding.WORKER else cls.QUEUED
+        return cls(phase.value)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will happen any more by itself or by an approval: completed, failed or cancelled."""
+        return self in {RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED}
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing advances the run until somebody acts: ended, parked, or waiting for an approval."""
+        return self.ended or self in {RunStatus.PARKED, RunStatus.WAITING_APPROVAL}
+
+
+class Run(BaseModel):
+    """One run, as stored. Times are in seconds since the epoch, by the store's clock."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tenant: str
+    run_id: str
+    agent: str
+    revision: str
+    """The agent's revision that the run is pinned to; empty until its first worker pins one (C7)."""
+    input: str
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+    masks: dict[str, JsonValue] = Field(default_factory=dict)
+    status: RunStatus
+    attention: Attention | None = None
+    detail: str | None = None
+    """What stands behind the attention or the failure, for people."""
+    parked_on: tuple[str, ...] = ()
+    """Idempotency keys of the undecided calls that the run is parked on."""
+    sequence: int = 0
+    iteration: int = 0
+    usage: Usage = Usage()
+    cost_micros: int = 0
+    output: str | None = None
+    crashes: int = 0
+    tries: int = 0
+    cancel_requested: bool = False
+    behind: bool = False
+    holder: str | None = None
+    """The worker that holds the lease, ``queue``, or ``None`` while it is free."""
+    fence: int = 0
+    expires_at: float | None = None
+    created_at: float = 0.0
+    updated_at: float = 0.0
+
+
+class Event(BaseModel):
+    """Something that happened to a run. ``id`` rises in the order in which a run's events were committed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: int
+    at: float
+    kind: str
+    fence: int
+    data: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event to be written with something else. ``data`` holds names, numbers and masked text only."""
+
+    kind: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """What a submit says. ``revision`` is empty where the submitter does not know the agent's code."""
+
+    tenant: str
+    run_id: str
+    agent: str
+    input: str
+    revision: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    masks: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """``ticket`` is what to dispatch; ``None`` if the same request is there already and no longer queued."""
+
+    run: Run
+    ticket: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A take that was granted: the lease, and what was read under it. The checkpoint is ``None`` before the first."""
+
+    lease: RunLease
+    run: Run
+    payload: str | None
+    """The stored checkpoint, not decoded: a newer format is the task's to give back, not the store's to refuse (C4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """All that one boundary commit writes. ``checkpoint`` is the encoded payload, ``None`` for a tombstone (C3)."""
+
+    checkpoint: Checkpoint
+    payload: str | None
+    then: Then
+    segment: Segment | None = None
+    settled: Sequence[tuple[Claim, ToolOutcome]] = ()
+    attention: Attention | None = None
+    detail: str | None = None
+    events: Sequence[NewEvent] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a fenced write came to. ``ticket`` is to be dispatched; ``None`` if there is nothing to dispatch."""
+
+    verdict: Verdict
+    lease: RunLease | None = None
+    """The lease while this acquisition still holds it, else ``None``."""
+    ticket: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """The answer to one lease of a batch: the renewed lease, or ``None`` if it is lost; and whether to cancel."""
+
+    lease: RunLease | None
+    cancel_requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """A message to publish. ``recovery`` names the task: ``adk.resume`` instead of ``adk.advance``."""
+
+    tenant: str
+    run_id: str
+    ticket: int
+    recovery: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """One lapsed lease that was acted on. ``dispatch`` is ``None`` where the run was parked or cancelled."""
+
+    tenant: str
+    run_id: str
+    was: Holding
+    verdict: Verdict
+    dispatch: Dispatch | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What a reaper needs to know before it sweeps: the store's clock, and when the last sweep was, if ever."""
+
+    now: float
+    last: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs to list. ``None`` leaves a condition out; ``attention=True`` means any attention at all."""
+
+    tenant: str | None = None
+    status: RunStatus | None = None
+    attention: bool | None = None
+
+
+class RunStore(Protocol):
+    """The fleet's store. Every method is one atomic operation under the run's lock, by the store's clock (L1, F1).
+
+    Methods that present a ``lease`` raise :class:`~adk_worker.errors.StaleFenceError` when its fence may not write any
+    more, and write nothing then. Any method may raise ``StoreUnavailableError`` (nothing was written) or
+    ``CommitUnknownError`` (it may have been; asking the same again is safe where the method says so).
+    """
+
+    async def submit(self, new: NewRun, *, policy: FleetPolicy, connection: object | None = None) -> Submitted:
+        """Create the run, queued under its first ticket. Submitting the very same request again finds the run (F5).
+
+        ``connection`` is a SQLAlchemy connection or session of the caller's, on stores that can join one: the run then
+        exists exactly if the caller commits, and is dispatched by the reaper unless the caller does it.
+
+        :raises RunExistsError: the id is taken by another request.
+        """
+        ...
+
+    async def take(self, run_id: str, *, tenant: str, ticket: int, holder: str, ttl_seconds: float) -> Taken | None:
+        """Take the lease from the queue by presenting its ticket; ``None`` refuses a duplicate.
+
+        The run and its checkpoint are read in the same transaction, after the lease is held.
+        """
+        ...
+
+    async def held_by(self, run_id: str, *, tenant: str, holder: str) -> Taken | None:
+        """What ``holder`` took, if it holds the lease now: how a take is found out whose answer was lost (F5)."""
+        ...
+
+    async def renew_many(self, leases: Sequence[RunLease], *, ttl_seconds: float) -> Sequence[Renewal]:
+        """Renew a process's leases in one batch; the answers are in the order of ``leases``, a lost one among them."""
+        ...
+
+    async def begin(
+        self, lease: RunLease, intents: Sequence[Intent], *, owner: str, ahead: bool = False
+    ) -> tuple[Committed, Sequence[Claim]]:
+        """Record the intent of several calls, in one write that also sets the mark if ``ahead`` (F1, I2, C3).
+
+        ``CANCELLED`` ends the run and begins nothing. Claims that stand already are returned as they are; a
+        ``take_over`` that does not find the owner it names leaves the claim alone. Safe to repeat under one ``owner``.
+
+        :raises CallKeyReusedError: nothing was written (I1).
+        """
+        ...
+
+    async def commit(self, lease: RunLease, boundary: Boundary, *, policy: FleetPolicy) -> Committed:
+        """Write a boundary, whole or not at all. Repeating it after an unknown outcome finds it done (F5)."""
+        ...
+
+    async def park(
+        self,
+        lease: RunLease,
+        *,
+        attention: Attention,
+        detail: str,
+        undecided: Sequence[Claim] = (),
+        events: Sequence[NewEvent] = (),
+    ) -> Committed:
+        """Park without a boundary. With ``undecided`` claims the park commits only if each still is as it was seen.
+
+        ``REFUSED`` says that one was decided meanwhile: nothing was written, plan again.
+        """
+        ...
+
+    async def fail(self, lease: RunLease, *, detail: str, events: Sequence[NewEvent] = ()) -> Committed:
+        """End the run as failed without a boundary; its frontier is kept (C5)."""
+        ...
+
+    async def give_back(
+        self,
+        lease: RunLease,
+        *,
+        reason: Reason,
+        detail: str,
+        policy: FleetPolicy,
+        attention: Attention | None = None,
+        delay: float | None = None,
+    ) -> Committed:
+        """End a task without a boundary. ``ticket`` is set only where it has to be published at once (a drain)."""
+        ...
+
+    async def settle(self, lease: RunLease, claim: Claim, outcome: ToolOutcome, *, by: str) -> Claim:
+        """Settle a claim in flight that is still as ``claim`` shows it, for a probe that answered; fenced (I7).
+
+        Returns the claim that stands now, which may be another's settlement.
+        """
+        ...
+
+    async def note_dead(self, lease: RunLease, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """Keep that the owners of these claims are known dead now, unless it is on record; the claims as they stand."""
+        ...
+
+    async def claim_lapsed(self, *, policy: FleetPolicy, limit: int, count_crashes: bool) -> Sequence[Reaped]:
+        """Act on up to ``limit`` lapsed leases, each an atomic compare-and-set: any number of reapers may run."""
+        ...
+
+    async def claim_dead(self, run_id: str, *, tenant: str, holder: str, policy: FleetPolicy) -> Reaped | None:
+        """Act on the lease of a ``holder`` known dead (I11) before it lapses; ``None`` if it has it no more."""
+        ...
+
+    async def sweep(self) -> Sweep:
+        """Note a sweep's beginning, and return when the last one was."""
+        ...
+
+    async def requeue(self, run_id: str, *, tenant: str, by: str, policy: FleetPolicy) -> Submitted:
+        """Queue a parked or failed run again under a new ticket.
+
+        :raises RunNotFoundError: there is none.
+        :raises RunStateError: it is not resting, or waits for something that a requeue does not answer.
+        :raises FrontierLostError: its stored frontier is behind what ran (C3).
+        """
+        ...
+
+    async def cancel(self, run_id: str, *, tenant: str, by: str) -> Run:
+        """Ask for the run's end and return it as it stands then (P2).
+
+        :raises RunNotFoundError: there is none.
+        :raises RunStateError: it has completed or failed.
+        """
+        ...
+
+    async def get(self, run_id: str, *, tenant: str) -> Run | None:
+        """The run, or ``None``. Only reads, and takes no lease."""
+        ...
+
+    async def payload(self, run_id: str, *, tenant: str) -> str | None:
+        """The stored checkpoint, not decoded. Only reads."""
+        ...
+
+    async def list(self, where: RunFilter, *, limit: int, after: str | None = None) -> tuple[Sequence[Run], str | None]:
+        """A page of runs, newest first, and the cursor of the next page or ``None``."""
+        ...
+
+    async def events(self, run_id: str, *, tenant: str, after: int = 0, limit: int = 500) -> Sequence[Event]:
+        """Events with an id above ``after``, oldest first."""
+        ...
+
+    async def claims(self, run_id: str, *, tenant: str) -> Sequence[Claim]:
+        """All claims of the run in the order in which they began."""
+        ...
+
+    async def oldest_lapsed(self) -> float | None:
+        """For how many seconds the oldest lapsed lease has been so; ``None`` if none has. What to alert on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """A bundle: all parts stand in one store, so that a boundary is one write."""
+
+    runs: RunStore
+    leases: LeaseStore
+    checkpoints: CheckpointStore
+    idempotency: IdempotencyStore
+    history: HistoryStore
+    lifecycle: Lifecycle
+
+
+class Lifecycle(Protocol):
+    """What a bundle needs besides its operations."""
+
+    async def verify(self) -> None:
+        """Check that the store answers and has this version's schema.
+
+        :raises SchemaVersionError: another version, or none; says which command mends it.
+        :raises StoreUnavailableError: no answer.
+        """
+        ...
+
+    async def bump_epoch(self) -> int:
+        """Raise the store's epoch and return it: every fence given from now on is above all before (L2)."""
+        ...
+
+    async def close(self) -> None:
+        """Give back connections and threads. The bundle is not used afterwards."""
+        ...

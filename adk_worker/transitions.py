@@ -1,0 +1,416 @@
+"""The transition table of a run and its lease: pure functions, and the only place where the rules are decided.
+
+A store reads :class:`State` under one lock, asks one function here, and writes what comes back in the same
+transaction. Nothing here does I/O or knows a clock: the time is the store's (L1).
+
+Who holds the lease says who may act::
+
+    FREE     nobody; the run is parked, waits for a person, or has ended
+    QUEUE    the message that presents the fence as its ticket, and the reaper once it has lapsed
+    WORKER   the acquisition that presents the fence, until somebody takes the lapsed lease
+
+A live run's lease is never FREE. The fence rises with every acquisition and hand-over, and never falls (L2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from adk_worker.errors import ConfigurationError
+
+EPOCH_SHIFT = 40
+"""The store's epoch stands in the fence's bits from here up (L2)."""
+MAX_EPOCH = (1 << (53 - EPOCH_SHIFT)) - 1
+"""Fences stay within 53 bits, so that every JSON reader and Lua number carries them exactly."""
+
+
+class Holding(StrEnum):
+    """Who has the lease."""
+
+    FREE = "free"
+    QUEUE = "queue"
+    WORKER = "worker"
+
+
+class Phase(StrEnum):
+    """What is stored of a run's status; a live run is queued or running by its lease."""
+
+    LIVE = "live"
+    WAITING_APPROVAL = "waiting_approval"
+    PARKED = "parked"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Attention(StrEnum):
+    """Why a run needs somebody to look. On a queued run it says what keeps coming in the way."""
+
+    APPROVAL = "approval"
+    UNDECIDED_CALL = "undecided_call"
+    KEY_REUSED = "key_reused"
+    POISONED = "poisoned"
+    FRONTIER_LOST = "frontier_lost"
+    HISTORY_UNAVAILABLE = "history_unavailable"
+    OVER_BUDGET = "over_budget"
+    AGENT_UNKNOWN = "agent_unknown"
+    REVISION_MISMATCH = "revision_mismatch"
+    FORMAT_TOO_NEW = "format_too_new"
+    RESUME_CONFLICT = "resume_conflict"
+    EXCEPTION = "exception"
+
+
+ENDED = frozenset({Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPolicy:
+    """The fleet's times in seconds, and how many crashes without a boundary make a run poisoned."""
+
+    lease_ttl: float = 60.0
+    dispatch_grace: float = 30.0
+    """How long a queued lease waits for its message before the message is published again."""
+    dispatch_grace_max: float = 600.0
+    retry_backoff: float = 1.0
+    retry_backoff_max: float = 300.0
+    max_crashes: int = 5
+
+    def __post_init__(self) -> None:
+        for name in (
+            "lease_ttl",
+            "dispatch_grace",
+            "dispatch_grace_max",
+            "retry_backoff",
+            "retry_backoff_max",
+        ):
+            if getattr(self, name) <= 0:
+                raise ConfigurationError(f"{name} is {getattr(self, name)}; it has to be above 0 seconds.")
+        if self.max_crashes < 1:
+            raise ConfigurationError(f"max_crashes is {self.max_crashes}; it has to be at least 1.")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTime:
+    """The store's clock, in seconds since the epoch (L1), and the store's epoch (L2), as read under the run's lock."""
+
+    now: float
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseState:
+    """A lease's row. ``wait`` is how long the queue waits, in seconds, until it publishes again."""
+
+    fence: int = 0
+    holding: Holding = Holding.FREE
+    holder: str | None = None
+    expires_at: float = 0.0
+    wait: float = 0.0
+
+    def lapsed(self, now: float) -> bool:
+        """``now == expires_at`` is lapsed (L6)."""
+        return now >= self.expires_at
+
+    def held_under(self, fence: int) -> bool:
+        """Whether the acquisition ``fence`` still may write: equal *and* still held by it (F1)."""
+        return self.holding is Holding.WORKER and self.fence == fence
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that the rules look at: one run's row and its lease's, read under one lock."""
+
+    lease: LeaseState
+    phase: Phase = Phase.LIVE
+    sequence: int = 0
+    committed_by: int = 0
+    """Fence of the acquisition that committed ``sequence`` (F5)."""
+    crashes: int = 0
+    """Deaths and exceptions since the last boundary."""
+    tries: int = 0
+    """Give-backs since the last boundary: what the backoff grows with."""
+    cancel_requested: bool = False
+    behind: bool = False
+    """The mark: what ran is ahead of the stored frontier, which therefore must not be resumed from (C3)."""
+    attention: Attention | None = None
+    parked_on: tuple[str, ...] = ()
+    """Keys of the undecided calls that the run is parked on."""
+
+
+class Verdict(StrEnum):
+    """What a transition came to, where it can come to several things."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    """Not the lease's holder, or not its ticket. Nothing changed."""
+    CANCELLED = "cancelled"
+    """A cancel was requested: the run ended instead (P2)."""
+    REPEATED = "repeated"
+    """This very commit is on record already; nothing changed (F5)."""
+    PARKED = "parked"
+    """The run was parked instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The state after a transition, and what it came to."""
+
+    state: State
+    verdict: Verdict = Verdict.DONE
+
+
+class Then(StrEnum):
+    """What a boundary does with the lease."""
+
+    KEEP = "keep"
+    HAND_OVER = "hand_over"
+    WAIT_APPROVAL = "wait_approval"
+    PARK = "park"
+    COMPLETE = "complete"
+    FAIL = "fail"
+
+
+_PHASE_AFTER = {
+    Then.WAIT_APPROVAL: Phase.WAITING_APPROVAL,
+    Then.PARK: Phase.PARKED,
+    Then.COMPLETE: Phase.COMPLETED,
+    Then.FAIL: Phase.FAILED,
+}
+
+
+class Reason(StrEnum):
+    """Why a worker gives a lease back without a boundary."""
+
+    EXCEPTION = "exception"
+    """Counts towards ``poisoned`` and backs off."""
+    CONFLICT = "conflict"
+    """This worker cannot, another may: backs off, counts no crash (C4, C7, I9)."""
+    DRAIN = "drain"
+    """The worker is leaving: no backoff, no count; the message is published at once."""
+
+
+# --- the lease alone ----------------------------------------------------------------------------------------------
+
+
+def next_fence(fence: int, epoch: int) -> int:
+    """The number after ``fence`` in the store's ``epoch`` (L2)."""
+    return max(fence, epoch << EPOCH_SHIFT) + 1
+
+
+def acquire(lease: LeaseState, *, holder: str, at: StoreTime, ttl: float) -> LeaseState | None:
+    """Grant a free or lapsed lease to ``holder``; ``None`` refuses, be it the same holder (L4, L6, L7)."""
+    if lease.holding is not Holding.FREE and not lease.lapsed(at.now):
+        return None
+    return LeaseState(next_fence(lease.fence, at.epoch), Holding.WORKER, holder, at.now + ttl)
+
+
+def renew(lease: LeaseState, *, fence: int, at: StoreTime, ttl: float) -> LeaseState | None:
+    """Extend under the same fence, a lapsed lease too if nobody took it; ``None`` refuses (L3)."""
+    if not lease.held_under(fence):
+        return None
+    return replace(lease, expires_at=at.now + ttl)
+
+
+def release(lease: LeaseState, *, fence: int, live: bool, at: StoreTime) -> LeaseState:
+    """Give up the lease if it is this acquisition's, else nothing (L10).
+
+    A live run's goes to the queue, lapsed at once, so that the reaper publishes it.
+    """
+    if not lease.held_under(fence):
+        return lease
+    if live:
+        return _queued(lease.fence, wait=0.0, at=at)
+    return replace(lease, holding=Holding.FREE, holder=None)
+
+
+# --- a run and its lease ------------------------------------------------------------------------------------------
+
+
+def submit(*, at: StoreTime, policy: FleetPolicy, fence: int = 0) -> State:
+    """A new run, queued under its first ticket. ``fence`` is that of a lease which stood under its name before."""
+    return State(lease=_queued(fence, wait=policy.dispatch_grace, at=at))
+
+
+def take(state: State, *, ticket: int, holder: str, at: StoreTime, ttl: float) -> Moved:
+    """Grant the lease to the message that presents the ticket, lapsed or not; refuse every other as a duplicate."""
+    lease = state.lease
+    if state.phase is not Phase.LIVE or lease.holding is not Holding.QUEUE or lease.fence != ticket:
+        return Moved(state, Verdict.REFUSED)
+    if state.cancel_requested:
+        return _cancelled(state)
+    taken = LeaseState(next_fence(lease.fence, at.epoch), Holding.WORKER, holder, at.now + ttl)
+    return Moved(replace(state, lease=taken))
+
+
+def begin(state: State, *, fence: int, ahead: bool) -> Moved:
+    """May calls be dispatched? ``ahead``: memory is ahead of the stored frontier; no mark, no dispatch (C3)."""
+    if not state.lease.held_under(fence):
+        return Moved(state, Verdict.REFUSED)
+    if state.cancel_requested:
+        return _cancelled(state)
+    return Moved(replace(state, behind=state.behind or ahead))
+
+
+def commit(
+    state: State,
+    *,
+    fence: int,
+    sequence: int,
+    then: Then,
+    stored: bool,
+    at: StoreTime,
+    policy: FleetPolicy,
+    attention: Attention | None = None,
+) -> Moved:
+    """A boundary. ``stored`` is false for a tombstone, which stands for a frontier over the cap (C3).
+
+    :raises ValueError: the commit does not follow the stored sequence, or gives a lease away without a frontier.
+    """
+    if state.committed_by == fence and state.sequence == sequence:
+        return Moved(state, Verdict.REPEATED)
+    if not state.lease.held_under(fence):
+        return Moved(state, Verdict.REFUSED)
+    if sequence != state.sequence + 1:
+        raise ValueError(f"sequence {sequence} does not follow {state.sequence}")
+    if not stored and then in {Then.HAND_OVER, Then.WAIT_APPROVAL}:
+        raise ValueError(f"{then} needs a stored frontier")
+    passed = replace(
+        state,
+        sequence=sequence,
+        committed_by=fence,
+        crashes=0,
+        tries=0,
+        behind=not stored,
+        attention=None,
+        parked_on=(),
+    )
+    if state.cancel_requested:
+        return _cancelled(passed)
+    if then is Then.KEEP:
+        return Moved(passed)
+    if then is Then.HAND_OVER:
+        queued = _queued(fence, wait=policy.dispatch_grace, at=at)
+        return Moved(replace(passed, lease=queued))
+    return Moved(replace(_freed(passed, _PHASE_AFTER[then]), attention=attention))
+
+
+def park(state: State, *, fence: int, attention: Attention, parked_on: tuple[str, ...] = ()) -> Moved:
+    """Park without a boundary: the stored frontier stays as it is."""
+    if not state.lease.held_under(fence):
+        return Moved(state, Verdict.REFUSED)
+    if state.cancel_requested:
+        return _cancelled(state)
+    return Moved(_parked(state, attention, parked_on))
+
+
+def fail(state: State, *, fence: int) -> Moved:
+    """End as failed without a boundary: the stored frontier stays, to be carried on once the cause is gone (C5)."""
+    if not state.lease.held_under(fence):
+        return Moved(state, Verdict.REFUSED)
+    if state.cancel_requested:
+        return _cancelled(state)
+    return Moved(_freed(state, Phase.FAILED))
+
+
+def give_back(
+    state: State,
+    *,
+    fence: int,
+    reason: Reason,
+    at: StoreTime,
+    policy: FleetPolicy,
+    attention: Attention | None = None,
+    delay: float | None = None,
+) -> Moved:
+    """End a task without a boundary. ``delay`` overrides the backoff, in seconds."""
+    if not state.lease.held_under(fence):
+        return Moved(state, Verdict.REFUSED)
+    if state.cancel_requested:
+        return _cancelled(state)
+    if state.behind:
+        return Moved(_parked(state, Attention.FRONTIER_LOST), Verdict.PARKED)
+    if reason is Reason.DRAIN:
+        queued = _queued(fence, wait=policy.dispatch_grace, at=at)
+        return Moved(replace(state, lease=queued))
+    crashes = state.crashes + (reason is Reason.EXCEPTION)
+    if crashes >= policy.max_crashes:
+        return Moved(_parked(replace(state, crashes=crashes), Attention.POISONED), Verdict.PARKED)
+    wait = min(policy.retry_backoff_max, policy.retry_backoff * 2.0 ** min(state.tries, 32)) if delay is None else delay
+    queued = _queued(fence, wait=wait, at=at)
+    return Moved(replace(state, lease=queued, crashes=crashes, tries=state.tries + 1, attention=attention))
+
+
+def reap(
+    state: State,
+    *,
+    at: StoreTime,
+    policy: FleetPolicy,
+    count_crashes: bool = True,
+    known_dead: bool = False,
+) -> Moved:
+    """What the reaper does with a lease. ``known_dead`` lets it act on a holder before its lease has lapsed.
+
+    After :data:`Verdict.DONE` the run's message has to be published, under the lease's fence as the ticket.
+    """
+    lease = state.lease
+    if lease.holding is Holding.FREE or not (lease.lapsed(at.now) or (known_dead and lease.holding is Holding.WORKER)):
+        return Moved(state, Verdict.REFUSED)
+    if state.cancel_requested:
+        return _cancelled(state)
+    if lease.holding is Holding.QUEUE:
+        wait = min(policy.dispatch_grace_max, max(policy.dispatch_grace, 2 * lease.wait))
+        return Moved(replace(state, lease=replace(lease, wait=wait, expires_at=at.now + wait)))
+    crashed = replace(state, crashes=state.crashes + count_crashes)
+    if state.behind:
+        return Moved(_parked(crashed, Attention.FRONTIER_LOST), Verdict.PARKED)
+    if crashed.crashes >= policy.max_crashes:
+        return Moved(_parked(crashed, Attention.POISONED), Verdict.PARKED)
+    queued = _queued(lease.fence, wait=policy.dispatch_grace, at=at)
+    return Moved(replace(crashed, lease=queued))
+
+
+def requeue(state: State, *, at: StoreTime, policy: FleetPolicy) -> Moved:
+    """Queue a parked or failed run again, under a new ticket, with its counters reset.
+
+    Refused for a run that is not resting, and for one whose stored frontier is behind what ran (C3).
+    """
+    if state.phase not in {Phase.PARKED, Phase.FAILED} or state.behind or state.lease.holding is not Holding.FREE:
+        return Moved(state, Verdict.REFUSED)
+    queued = _queued(state.lease.fence, wait=policy.dispatch_grace, at=at)
+    live = replace(state, phase=Phase.LIVE, crashes=0, tries=0, attention=None, parked_on=(), lease=queued)
+    return Moved(live)
+
+
+def heal(state: State, *, key: str, at: StoreTime, policy: FleetPolicy) -> Moved:
+    """An outcome came in for ``key``: queue the run again if it was parked on that call (F4)."""
+    if state.phase is not Phase.PARKED or key not in state.parked_on:
+        return Moved(state, Verdict.REFUSED)
+    return requeue(state, at=at, policy=policy)
+
+
+def cancel(state: State) -> Moved:
+    """Ask for the run's end. A resting or queued run ends at once, a held one at its next write or renewal (P2)."""
+    if state.phase is Phase.CANCELLED:
+        return Moved(state, Verdict.REPEATED)
+    if state.phase in ENDED:
+        return Moved(state, Verdict.REFUSED)
+    if state.lease.holding is Holding.WORKER:
+        return Moved(replace(state, cancel_requested=True))
+    return _cancelled(replace(state, cancel_requested=True))
+
+
+def _queued(fence: int, *, wait: float, at: StoreTime) -> LeaseState:
+    return LeaseState(next_fence(fence, at.epoch), Holding.QUEUE, None, at.now + wait, wait)
+
+
+def _freed(state: State, phase: Phase) -> State:
+    return replace(state, phase=phase, lease=replace(state.lease, holding=Holding.FREE, holder=None))
+
+
+def _parked(state: State, attention: Attention, parked_on: tuple[str, ...] = ()) -> State:
+    return replace(_freed(state, Phase.PARKED), attention=attention, parked_on=parked_on)
+
+
+def _cancelled(state: State) -> Moved:
+    return Moved(replace(_freed(state, Phase.CANCELLED), attention=None, parked_on=()), Verdict.CANCELLED)

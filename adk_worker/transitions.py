@@ -383,10 +383,14 @@ def requeue(state: State, *, at: StoreTime, policy: FleetPolicy) -> Moved:
 
 
 def heal(state: State, *, key: str, at: StoreTime, policy: FleetPolicy) -> Moved:
-    """An outcome came in for ``key``: queue the run again if it was parked on that call (F4)."""
+    """An outcome came in for ``key``: queue the run again if it was parked on that call (F4).
+
+    The queued lease has lapsed at once: whoever brought the outcome may have no broker, so the reaper publishes.
+    """
     if state.phase is not Phase.PARKED or key not in state.parked_on:
         return Moved(state, Verdict.REFUSED)
-    return requeue(state, at=at, policy=policy)
+    moved = requeue(state, at=at, policy=policy)
+    return replace(moved, state=replace(moved.state, lease=replace(moved.state.lease, expires_at=at.now, wait=0.0)))
 
 
 def cancel(state: State) -> Moved:

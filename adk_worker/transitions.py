@@ -390,6 +390,8 @@ def heal(state: State, *, key: str, at: StoreTime, policy: FleetPolicy) -> Moved
     if state.phase is not Phase.PARKED or key not in state.parked_on:
         return Moved(state, Verdict.REFUSED)
     moved = requeue(state, at=at, policy=policy)
+    if moved.verdict is not Verdict.DONE:
+        return moved
     return replace(moved, state=replace(moved.state, lease=replace(moved.state.lease, expires_at=at.now, wait=0.0)))
 
 

@@ -1,0 +1,88 @@
+"""What all tests share: real servers, started when the first test asks for one, and how to wait.
+
+A server that is not installed skips the tests that need it; with CI set in the environment it fails them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import hypothesis
+import pytest
+
+import tests.waiting
+from tests.servers import OrphanGuard, PostgresServer, Proxy, RedisServer
+from tests.servers.demand import or_skip
+
+# Examples are drawn afresh at a desk and are always the same in CI, where a failure has to be one of the change's.
+# No deadline for a single example: nothing here asserts on time.
+hypothesis.settings.register_profile("desk", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
+
+_SERVER_FIXTURES = {"postgres": "postgres_server", "redis": "redis_server"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with the servers that its fixtures start, so that `-m "not postgres"` needs no care."""
+    for item in items:
+        for marker, fixture in _SERVER_FIXTURES.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(marker)
+
+
+@pytest.fixture(scope="session")
+def orphan_guard() -> Iterator[OrphanGuard]:
+    """Ends the processes registered with it when the session is gone, however it went."""
+    with OrphanGuard() as guard:
+        yield guard
+
+
+@pytest.fixture(scope="session")
+def postgres_server(orphan_guard: OrphanGuard) -> Iterator[PostgresServer]:
+    """The session's PostgreSQL server. A test may stop, kill and restart it: `postgres_url` finds it up again."""
+    with or_skip(lambda: PostgresServer(guard=orphan_guard)) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """An empty database of this test's own, as a URL for libpq."""
+    postgres_server.start()
+    with postgres_server.database() as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_proxy(postgres_server: PostgresServer) -> Iterator[Proxy]:
+    """A proxy in front of the session's PostgreSQL server; lead a URL through it with `.url(…)`."""
+    with Proxy(postgres_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="session")
+def redis_server(orphan_guard: OrphanGuard) -> Iterator[RedisServer]:
+    """The session's Redis server. A test may stop, kill and restart it: `redis_url` finds it up again."""
+    with or_skip(lambda: RedisServer(guard=orphan_guard)) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> str:
+    """An empty database, as a URL for redis-py and kombu."""
+    redis_server.start()
+    return redis_server.fresh_database()
+
+
+@pytest.fixture
+def redis_proxy(redis_server: RedisServer) -> Iterator[Proxy]:
+    """A proxy in front of the session's Redis server; lead a URL through it with `.url(…)`."""
+    with Proxy(redis_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., object]:
+    """Return :func:`tests.waiting.wait_until`: ask until true, with a deadline."""
+    return tests.waiting.wait_until

@@ -1,0 +1,25 @@
+"""Real servers for tests, and a proxy that injures the traffic to them.
+
+Each server is a child process with a loopback port, a folder and a password of its own. What is
+installed on the machine, and what services run there already, is neither used nor touched beyond the program files.
+"""
+
+from __future__ import annotations
+
+from tests.servers.binaries import ServerMissingError
+from tests.servers.daemon import ServerFailedError
+from tests.servers.orphans import OrphanGuard
+from tests.servers.postgres import PostgresServer
+from tests.servers.proxy import Proxy
+from tests.servers.redis import RedisServer
+from tests.servers.traffic import Fault
+
+__all__ = [
+    "Fault",
+    "OrphanGuard",
+    "PostgresServer",
+    "Proxy",
+    "RedisServer",
+    "ServerFailedError",
+    "ServerMissingError",
+]

@@ -17,6 +17,7 @@
     │   ├── StaleFenceError             the fence presented is not the one that may write (F1)
     │   └── LeaseLostError              this worker's own lease is gone or may be
     ├── CheckpointError
+    │   ├── NoCheckpointError           nothing is stored under that name
     │   ├── CheckpointTooLargeError     over the cap (C2)
     │   ├── CheckpointFormatError       written by a newer version (C4)
     │   ├── RevisionMismatchError       the agent is another revision (C7)
@@ -26,7 +27,8 @@
     │   ├── IndeterminateToolCallError  nobody knows whether these calls happened (I5)
     │   ├── CallKeyReusedError          a key came back with other arguments (I1)
     │   ├── ClaimOwnerError             a claim is another owner's (I3)
-    │   └── ResumeConflictError         another resume of this run is under way (I9)
+    │   ├── ResumeConflictError         another resume of this run is under way (I9)
+    │   └── ToolArgumentsError          a call's arguments do not fit its tool; it was never started (I10)
     ├── ToolError                       raised by tools: says whether the effect happened (I10)
     ├── ModelError                      a model call failed
     └── WaitTimeoutError                nothing happened in the time that the caller gave
@@ -216,6 +218,17 @@ class CheckpointError(AdkError):
     """About a stored frontier."""
 
 
+class NoCheckpointError(CheckpointError):
+    """Nothing is checkpointed under that name, so there is nothing to resume."""
+
+    def __init__(self, *, tenant: str, run_id: str) -> None:
+        super().__init__(
+            f"nothing is checkpointed for run {run_id!r} of tenant {tenant!r}; it has to be run, not resumed."
+        )
+        self.tenant = tenant
+        self.run_id = run_id
+
+
 class CheckpointTooLargeError(CheckpointError):
     """The payload is over the cap; nothing was trimmed and nothing was written (C2)."""
 
@@ -325,6 +338,18 @@ class ResumeConflictError(CallError):
         super().__init__(f"run {run_id!r} of tenant {tenant!r} is being resumed by somebody else; try again later.")
         self.tenant = tenant
         self.run_id = run_id
+
+
+class ToolArgumentsError(CallError):
+    """The arguments of a call do not fit its tool. The call was never started, and the model is told (I10).
+
+    ``reason`` names the arguments that are wrong and repeats no more of them than their names.
+    """
+
+    def __init__(self, *, tool: str, reason: str) -> None:
+        super().__init__(f"the arguments of {tool!r} are not valid: {reason}. Correct them and call again.")
+        self.tool = tool
+        self.reason = reason
 
 
 class ToolError(AdkError):

@@ -1,0 +1,115 @@
+"""Where an iteration writes: one port, so that the fleet and a run in process share every line of the iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from adk_worker.checkpoint import Checkpoint
+from adk_worker.idempotency import Claim, Intent
+from adk_worker.outcomes import ToolOutcome
+from adk_worker.transitions import Attention
+
+
+class Turnover(StrEnum):
+    """What a boundary means for the run."""
+
+    ON = "on"
+    """More is to come: the next iteration, or this turn's calls."""
+    WAIT_APPROVAL = "wait_approval"
+    COMPLETE = "complete"
+    FAIL = "fail"
+
+
+class Standing(StrEnum):
+    """Where the writer stands after a write."""
+
+    KEPT = "kept"
+    """It may go on."""
+    LEFT = "left"
+    """The run was handed over, has ended, or rests: it may not."""
+    CANCELLED = "cancelled"
+    """A cancel was requested, and the write ended the run (P2)."""
+    LOST = "lost"
+    """It had to rest without a stored frontier, and was parked for that (C3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapped:
+    """All that a boundary says. ``new`` are the last messages of the frontier: those that it adds to the transcript.
+
+    ``settled`` are outcomes recorded in the same write: a lone call's, which saves a write of its own.
+    """
+
+    frontier: Checkpoint
+    turnover: Turnover
+    last: bool = False
+    """Whether the iteration ends here: on the fleet, the moment to hand over."""
+    settled: Sequence[tuple[Claim, ToolOutcome]] = ()
+    attention: Attention | None = None
+    detail: str | None = None
+
+
+class Scribe(Protocol):
+    """Writes for one run under one acquisition. Losing the lease is raised as ``StaleFenceError`` by every method.
+
+    A method returns only when its write is certain: it retries while the store is away, and reads again after an
+    unknown outcome (F5).
+    """
+
+    @property
+    def owner(self) -> str:
+        """The token that owns the claims begun here: unique per acquisition (L4)."""
+        ...
+
+    @property
+    def fence(self) -> int | None:
+        """The number that reaches tools (F3); ``None`` without a lease."""
+        ...
+
+    @property
+    def keyed(self) -> bool:
+        """Whether intents can be recorded, so that calls get keys (I6)."""
+        ...
+
+    @property
+    def now(self) -> float | None:
+        """A time, by the store's clock, that has passed for certain; ``None`` where there is no such clock."""
+        ...
+
+    async def boundary(self, wrapped: Wrapped) -> Standing:
+        """Write a boundary."""
+        ...
+
+    async def peek(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, Claim | None]:
+        """The claims on ``keys``. Only reads."""
+        ...
+
+    async def begin(self, intents: Sequence[Intent]) -> tuple[Standing, Sequence[Claim]]:
+        """Record intents, in order; each claim that stands says by its owner whether its call may be made (I3).
+
+        :raises CallKeyReusedError: nothing was begun (I1).
+        """
+        ...
+
+    async def record(self, claim: Claim, outcome: ToolOutcome) -> None:
+        """Record an outcome. Never refused for the lease's sake (F4)."""
+        ...
+
+    async def settle(self, claim: Claim, outcome: ToolOutcome, *, by: str) -> None:
+        """Settle another's claim in flight, for a probe that answered. A claim that moved on is left alone."""
+        ...
+
+    async def note_dead(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """Keep that the owners of ``claims`` are known dead now; the claims as they stand (I11)."""
+        ...
+
+    async def park(self, *, attention: Attention, detail: str, undecided: Sequence[Claim] = ()) -> Standing:
+        """Park without a boundary. ``KEPT`` says that an undecided call was decided meanwhile: plan again."""
+        ...
+
+    async def fail(self, *, detail: str) -> Standing:
+        """End as failed without a boundary; the frontier is kept."""
+        ...

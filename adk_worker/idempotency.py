@@ -163,3 +163,8 @@ class ResumeClaims(Protocol):
     async def end_resume(self, run_id: str, *, tenant: str, owner: str) -> None:
         """End ``owner``'s claim; somebody else's is left alone."""
         ...
+
+
+def resume_claims(store: object) -> ResumeClaims | None:
+    """The store as one that keeps claims of resumes, if it is one (I9)."""
+    return store if isinstance(store, ResumeClaims) else None

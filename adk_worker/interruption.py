@@ -45,6 +45,7 @@ class Interruption:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._cause: Cause | None = None
+        self._draining = False
         self._soft = asyncio.Event()
         self._hard = asyncio.Event()
 
@@ -52,6 +53,11 @@ class Interruption:
     def cause(self) -> Cause | None:
         """The heaviest cause so far."""
         return self._cause
+
+    @property
+    def draining(self) -> bool:
+        """Whether the process is leaving, whatever else has been set since."""
+        return self._draining
 
     def set(self, cause: Cause) -> None:
         """Tell the work to stop. From any thread; harmless after the loop has closed."""
@@ -61,6 +67,7 @@ class Interruption:
     def _set(self, cause: Cause) -> None:
         if self._cause is None or _WEIGHT[cause] > _WEIGHT[self._cause]:
             self._cause = cause
+        self._draining = self._draining or cause is Cause.DRAIN
         self._soft.set()
         if cause is Cause.TIMEOUT:
             self._hard.set()

@@ -1,16 +1,48 @@
 """One message of the queue, carried out: take, iterate, hand over, dispatch.
 
-This is all that a Celery task of the fleet does; the task itself only finds its process's :class:`Stepper`.
+This is all that a Celery task of the fleet does; the task itself only finds its process's :class:`Stepper`. Every way
+out of a step leaves the lease with the queue, free with a run that rests, or with whoever superseded this worker; only
+where the store is away does it stay, to lapse.
 """
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import Executor
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from adk_worker.interruption import Interruption
+import structlog
+
+from adk_worker.agent import Agent
+from adk_worker.checkpoint import Checkpoint, decode_checkpoint
+from adk_worker.errors import (
+    CheckpointFormatError,
+    HistoryUnavailableError,
+    ResumeConflictError,
+    RevisionMismatchError,
+    StaleFenceError,
+    StoreUnavailableError,
+    UnknownAgentError,
+)
+from adk_worker.fleet_scribe import FleetScribe, certain, shielded
+from adk_worker.history import Handle
+from adk_worker.idempotency import resume_claims
+from adk_worker.interruption import Cause, Interrupted, Interruption
+from adk_worker.iteration import Iteration, IterationEnd, Waiting
 from adk_worker.lease import RunLease
-from adk_worker.runs import Dispatch
+from adk_worker.liveness import Holder
+from adk_worker.messages import Message
+from adk_worker.providers import resolve_provider
+from adk_worker.redaction import Redactor
+from adk_worker.registry import Registry
+from adk_worker.results import text_of
+from adk_worker.runs import Committed, Dispatch, Run, Stores, Taken
+from adk_worker.surroundings import Surroundings
+from adk_worker.transitions import Attention, FleetPolicy, Reason, Verdict
+
+_log = structlog.get_logger(__name__)
 
 
 class Dispatcher(Protocol):
@@ -47,3 +79,246 @@ class StepEnd(StrEnum):
     SUPERSEDED = "superseded"
     STORE_AWAY = "store_away"
     """The store did not answer for as long as the lease could be live; the reaper recovers the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Back:
+    """Why a step ends without a boundary (the exits of a task that are no shortcuts)."""
+
+    reason: Reason
+    detail: str
+    attention: Attention | None = None
+    delay: float | None = None
+
+
+class Stepper:
+    """Carries out messages in one process. Its steps run concurrently, all in the event loop that calls them."""
+
+    def __init__(
+        self,
+        *,
+        stores: Stores,
+        registry: Registry,
+        dispatcher: Dispatcher,
+        watch: LeaseWatch,
+        policy: FleetPolicy,
+        checkpoint_max_bytes: int,
+        tool_executor: Executor,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self._stores = stores
+        self._registry = registry
+        self._dispatcher = dispatcher
+        self._watch = watch
+        self._policy = policy
+        self._max_bytes = checkpoint_max_bytes
+        self._executor = tool_executor
+        self._redactor = redactor or Redactor()
+        self._late: set[asyncio.Task[None]] = set()
+
+    async def step(self, message: Dispatch, *, label: str) -> StepEnd:
+        """Carry out one message under a lease of its own. ``label`` names the task in the holder's name.
+
+        Raises nothing but ``CancelledError``: whatever goes wrong is in the run's row, or in the log.
+        """
+        log = _log.bind(tenant=message.tenant, run_id=message.run_id, ticket=message.ticket)
+        try:
+            taken = await self._take(message, str(Holder.new(label)))
+        except StoreUnavailableError as error:
+            log.warning("step_not_taken", error=str(error))
+            return StepEnd.STORE_AWAY
+        if taken is None:
+            log.info("step_duplicate")
+            return StepEnd.DUPLICATE
+        interruption = Interruption()
+        self._watch.enter(taken.lease, interruption)
+        try:
+            end, ticket = await self._carry(taken, interruption)
+        except StaleFenceError as error:
+            end, ticket = StepEnd.SUPERSEDED, None
+            log.warning("step_superseded", presented=error.presented, current=error.current)
+        except StoreUnavailableError as error:
+            end, ticket = StepEnd.STORE_AWAY, None
+            log.warning("step_store_away", error=str(error))
+        finally:
+            self._watch.leave(taken.lease)
+        if ticket is not None:
+            await self._dispatch(Dispatch(message.tenant, message.run_id, ticket))
+        log.info("step_ended", end=end.value, fence=taken.lease.fence)
+        return end
+
+    async def settle_late(self, timeout: float) -> None:
+        """Wait up to ``timeout`` seconds for calls that outlived their time-out to record what came of them (F4)."""
+        if self._late:
+            await asyncio.wait(set(self._late), timeout=timeout)
+
+    async def _take(self, message: Dispatch, holder: str) -> Taken | None:
+        runs = self._stores.runs
+
+        async def take() -> Taken | None:
+            return await runs.take(
+                message.run_id,
+                tenant=message.tenant,
+                ticket=message.ticket,
+                holder=holder,
+                ttl_seconds=self._policy.lease_ttl,
+            )
+
+        try:
+            return await shielded(take)
+        except StoreUnavailableError:
+            # The answer may be lost and the lease ours: the holder's name is nobody else's, so it tells (F5).
+            return await runs.held_by(message.run_id, tenant=message.tenant, holder=holder)
+
+    async def _carry(self, taken: Taken, interruption: Interruption) -> tuple[StepEnd, int | None]:
+        try:
+            return await self._advance(taken, interruption)
+        except (StaleFenceError, StoreUnavailableError):
+            raise
+        except HistoryUnavailableError as error:
+            return await self._park(taken, interruption, Attention.HISTORY_UNAVAILABLE, str(error))
+        except Interrupted as interrupted:
+            if interrupted.cause is Cause.SUPERSEDED:
+                return StepEnd.SUPERSEDED, None
+            back = _interrupted(interrupted.cause, draining=interruption.draining)
+            return await self._give_back(taken, interruption, back)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run goes back to the queue, and it counts
+            back = _back(error)
+            _log.warning(
+                "step_gave_back",
+                tenant=taken.run.tenant,
+                run_id=taken.run.run_id,
+                detail=back.detail,
+                exc_info=back.reason is Reason.EXCEPTION,
+            )
+            return await self._give_back(taken, interruption, back)
+
+    async def _advance(self, taken: Taken, interruption: Interruption) -> tuple[StepEnd, int | None]:
+        run, lease = taken.run, taken.lease
+        stored = None if taken.payload is None else decode_checkpoint(taken.payload)
+        agent = self._agent(run, stored)
+        frontier, handle = await certain(lambda: self._resolved(run, agent, stored), interruption)
+        scribe = FleetScribe(
+            self._stores, lease, interruption, handle=handle, policy=self._policy, max_bytes=self._max_bytes
+        )
+        surroundings = Surroundings(
+            agent=agent,
+            provider=resolve_provider(agent.model),
+            scribe=scribe,
+            masker=self._redactor.masker(frontier.masks),
+            interruption=interruption,
+            executor=self._executor,
+            keep_late=self._keep_late,
+        )
+        resuming = bool(frontier.calls)
+        if resuming:
+            await certain(lambda: self._claim_resume(lease), interruption)
+        try:
+            iterated = await Iteration(surroundings).run(frontier)
+            # A frontier over the cap is in this worker's memory alone: it carries on in the same task (C3).
+            while iterated.end is IterationEnd.KEPT:
+                iterated = await Iteration(surroundings).run(iterated.frontier)
+        finally:
+            if resuming:
+                await self._end_resume(lease)
+        return StepEnd(iterated.end.value), scribe.ticket
+
+    def _agent(self, run: Run, frontier: Checkpoint | None) -> Agent:
+        pinned = frontier.revision if frontier else run.revision
+        return self._registry.resolve(run.agent, pinned) if pinned else self._registry.get(run.agent)
+
+    async def _resolved(self, run: Run, agent: Agent, frontier: Checkpoint | None) -> tuple[Checkpoint, Handle]:
+        """The frontier with its transcript, and the handle of what is stored of that."""
+        if frontier is None:
+            first = Checkpoint(
+                tenant=run.tenant,
+                run_id=run.run_id,
+                agent=run.agent,
+                revision=agent.revision,
+                sequence=run.sequence,
+                messages=(Message.user(run.input),),
+                metadata=run.metadata,
+                masks=run.masks,
+            )
+            return first, Handle.empty(run.run_id)
+        if frontier.history_handle is None:
+            return frontier, Handle.empty(run.run_id)
+        messages = await self._stores.history.fetch(frontier.history_handle, tenant=run.tenant)
+        if messages is None:
+            raise HistoryUnavailableError(handle=frontier.history_handle, reason="the store has no such transcript")
+        return frontier.updated(messages=messages), Handle.parse(frontier.history_handle)
+
+    async def _claim_resume(self, lease: RunLease) -> None:
+        claims = resume_claims(self._stores.idempotency)
+        if claims is not None:
+            await claims.claim_resume(lease.run_id, tenant=lease.tenant, owner=lease.holder, fence=lease.fence)
+
+    async def _end_resume(self, lease: RunLease) -> None:
+        claims = resume_claims(self._stores.idempotency)
+        if claims is not None:
+            try:
+                await claims.end_resume(lease.run_id, tenant=lease.tenant, owner=lease.holder)
+            except StoreUnavailableError as error:
+                # It expires by itself, and a higher fence replaces it before that (I9).
+                _log.warning("resume_claim_left", run_id=lease.run_id, error=str(error))
+
+    async def _park(
+        self, taken: Taken, interruption: Interruption, attention: Attention, detail: str
+    ) -> tuple[StepEnd, int | None]:
+        committed = await certain(
+            lambda: self._stores.runs.park(taken.lease, attention=attention, detail=detail), interruption
+        )
+        return StepEnd.CANCELLED if committed.verdict is Verdict.CANCELLED else StepEnd.PARKED, None
+
+    async def _give_back(self, taken: Taken, interruption: Interruption, back: _Back) -> tuple[StepEnd, int | None]:
+        masked = self._redactor.masker(taken.run.masks).text(back.detail)
+
+        async def give_back() -> Committed:
+            return await self._stores.runs.give_back(
+                taken.lease,
+                reason=back.reason,
+                detail=masked,
+                policy=self._policy,
+                attention=back.attention,
+                delay=back.delay,
+            )
+
+        committed = await certain(give_back, interruption)
+        ends = {Verdict.CANCELLED: StepEnd.CANCELLED, Verdict.PARKED: StepEnd.PARKED}
+        return ends.get(committed.verdict, StepEnd.GIVEN_BACK), committed.ticket
+
+    async def _dispatch(self, message: Dispatch) -> None:
+        try:
+            await self._dispatcher.dispatch(message)
+        except Exception as error:  # noqa: BLE001 - the ticket is in the store: the reaper publishes it again
+            _log.warning("dispatch_failed", run_id=message.run_id, ticket=message.ticket, error=text_of(error))
+
+    def _keep_late(self, task: asyncio.Task[None]) -> None:
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+
+def _interrupted(cause: Cause, *, draining: bool) -> _Back:
+    if cause is Cause.TIMEOUT and not draining:
+        return _Back(Reason.EXCEPTION, "the iteration took longer than ADK_ITERATION_TIMEOUT", Attention.EXCEPTION)
+    # A cancel ends the run in the give-back's own write (P2).
+    return _Back(Reason.DRAIN, "the worker is leaving")
+
+
+_CONFLICTS: dict[type[Exception], Attention] = {
+    UnknownAgentError: Attention.AGENT_UNKNOWN,
+    RevisionMismatchError: Attention.REVISION_MISMATCH,
+    CheckpointFormatError: Attention.FORMAT_TOO_NEW,
+    ResumeConflictError: Attention.RESUME_CONFLICT,
+}
+"""What another worker, or the same one later, may be able to do: left for it, and counted as no crash (C4, C7, I9)."""
+
+
+def _back(error: Exception) -> _Back:
+    if isinstance(error, Waiting):
+        detail = f"waiting to ask about a call again: {error.undecided.detail}"
+        return _Back(Reason.CONFLICT, detail, Attention.UNDECIDED_CALL, delay=error.seconds)
+    for kind, attention in _CONFLICTS.items():
+        if isinstance(error, kind):
+            return _Back(Reason.CONFLICT, str(error), attention)
+    return _Back(Reason.EXCEPTION, text_of(error), Attention.EXCEPTION)

@@ -1,0 +1,240 @@
+"""One iteration of an agent: one model call, the tool calls that it asks for, and the boundaries between them.
+
+The fleet's tasks and :class:`~adk_worker.runner.AgentRunner` run this very code; they differ in the
+:class:`~adk_worker.scribe.Scribe` alone. A frontier with outstanding calls is carried on with those; any other with the
+model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from adk_worker.checkpoint import Checkpoint, CheckpointBoundary, OutstandingCall
+from adk_worker.errors import CallKeyReusedError, ModelError, StaleFenceError, ToolArgumentsError
+from adk_worker.idempotency import call_key
+from adk_worker.interruption import Cause, Interrupted
+from adk_worker.invocation import refuse_invalid, refuse_unknown
+from adk_worker.messages import Message, ToolCallPart
+from adk_worker.model import ModelAnswer, ModelRequest
+from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
+from adk_worker.redaction import contains_placeholder
+from adk_worker.scribe import Standing, Turnover, Wrapped
+from adk_worker.surroundings import Surroundings
+from adk_worker.transitions import Attention
+from adk_worker.turn import Turn, TurnEnd, Undecided
+
+
+class IterationEnd(StrEnum):
+    """Where an iteration leaves the run."""
+
+    KEPT = "kept"
+    """The run goes on here."""
+    HANDED_OVER = "handed_over"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    PARKED = "parked"
+    WAITING_APPROVAL = "waiting_approval"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Iterated:
+    """The frontier after an iteration, and where that leaves the run. ``detail`` says why, for people."""
+
+    frontier: Checkpoint
+    end: IterationEnd
+    detail: str | None = None
+    undecided: Undecided | None = None
+
+
+class Waiting(Exception):  # noqa: N818 - a signal to the step, not an error of the tree
+    """An undecided call can be probed again after ``seconds``; until then the run waits in the queue (I7)."""
+
+    def __init__(self, undecided: Undecided, seconds: float) -> None:
+        super().__init__(undecided.detail)
+        self.undecided = undecided
+        self.seconds = seconds
+
+
+class Iteration:
+    """Carries a frontier on by one iteration.
+
+    Raises ``StaleFenceError`` when a write was refused, ``Interrupted`` when the work was told to stop, ``ModelError``
+    for a transient failure of the model, and :class:`Waiting`. Everything else that can happen ends in a frontier.
+    """
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._in = surroundings
+
+    async def run(self, frontier: Checkpoint) -> Iterated:
+        """One iteration from ``frontier``, whose ``messages`` are the whole transcript."""
+        if frontier.boundary is CheckpointBoundary.BEFORE_APPROVAL:
+            # Only the decision itself moves such a frontier on: being resumed is no approval (P1).
+            detail = "waiting for an approval"
+            standing = await self._in.scribe.park(attention=Attention.APPROVAL, detail=detail)
+            return self._left(frontier, standing, IterationEnd.WAITING_APPROVAL, detail)
+        if frontier.calls:
+            return await self._play(frontier, fresh=False)
+        if frontier.iteration >= self._in.agent.max_iterations:
+            detail = f"the agent did not finish within its {self._in.agent.max_iterations} iterations (max_iterations)"
+            return self._left(frontier, await self._in.scribe.fail(detail=detail), IterationEnd.FAILED, detail)
+        return await self._ask(frontier)
+
+    # --- the model --------------------------------------------------------------------------------------------
+
+    async def _ask(self, frontier: Checkpoint) -> Iterated:
+        try:
+            answer = await self._in.interruption.guard(self._in.provider.complete(self._request(frontier)))
+        except ModelError as error:
+            if error.transient:
+                raise
+            detail = self._in.masker.text(f"the model call failed: {error}")
+            return self._left(frontier, await self._in.scribe.fail(detail=detail), IterationEnd.FAILED, detail)
+        answered = self._answered(frontier, answer)
+        if not answered.calls:
+            wrapped = Wrapped(answered, Turnover.COMPLETE, last=True)
+            return self._left(answered, await self._in.scribe.boundary(wrapped), IterationEnd.COMPLETED)
+        waiting = [call.tool for call in answered.calls if call.outcome is None and self._needs_approval(call)]
+        if waiting:
+            # Asked before any call of the turn is dispatched; all of them survive the wait in the frontier (P1).
+            at = answered.updated(boundary=CheckpointBoundary.BEFORE_APPROVAL)
+            detail = f"waiting for an approval of {', '.join(waiting)}"
+            wrapped = Wrapped(at, Turnover.WAIT_APPROVAL, last=True, attention=Attention.APPROVAL, detail=detail)
+            return self._left(at, await self._in.scribe.boundary(wrapped), IterationEnd.WAITING_APPROVAL, detail)
+        standing = await self._in.scribe.boundary(Wrapped(answered, Turnover.ON))
+        if standing is not Standing.KEPT:
+            return self._left(answered, standing, IterationEnd.HANDED_OVER)
+        return await self._play(answered, fresh=True)
+
+    def _request(self, frontier: Checkpoint) -> ModelRequest:
+        agent = self._in.agent
+        return ModelRequest(
+            tenant=frontier.tenant,
+            run_id=frontier.run_id,
+            agent=agent.name,
+            iteration=frontier.iteration + 1,
+            model=agent.model_name,
+            instructions=agent.instructions,
+            messages=frontier.messages,
+            tools=agent.specs,
+            metadata=frontier.metadata,
+        )
+
+    def _answered(self, frontier: Checkpoint, answer: ModelAnswer) -> Checkpoint:
+        """The frontier after a model call: the answer, masked where it enters (R1), and every call it asks for."""
+        masker = self._in.masker
+        iteration = frontier.iteration + 1
+        text = None if answer.text is None else masker.text(answer.text)
+        parts = tuple(part.model_copy(update={"arguments": masker.json(dict(part.arguments))}) for part in answer.calls)
+        said = Message.assistant(text, parts)
+        return frontier.updated(
+            sequence=frontier.sequence + 1,
+            boundary=CheckpointBoundary.AFTER_MODEL_CALL,
+            iteration=iteration,
+            messages=(*frontier.messages, said),
+            calls=tuple(self._outstanding(frontier, iteration, index, part) for index, part in enumerate(parts)),
+            usage=frontier.usage + answer.usage,
+            cost_micros=frontier.cost_micros + answer.cost_micros,
+            masks=masker.state(),
+            output=None if parts else text or "",
+        )
+
+    def _outstanding(self, frontier: Checkpoint, iteration: int, index: int, part: ToolCallPart) -> OutstandingCall:
+        tool = self._in.agent.tool(part.name)
+        outcome = None
+        if tool is None:
+            outcome = refuse_unknown(part.name, self._in.agent.tool_names)
+        elif contains_placeholder(part.arguments):
+            # Masked text is never executed: without seal keys there is no original to put back (R2).
+            said = (
+                "The call was not made: its arguments contain a masked secret ([secret:…]), and the original is not "
+                "kept. Make the call without it, or say that it cannot be made."
+            )
+            outcome = ToolOutcome(kind=OutcomeKind.REFUSED, content=said)
+        else:
+            try:
+                tool.validate(part.arguments)
+            except ToolArgumentsError as error:
+                outcome = refuse_invalid(error)
+        key = None
+        if self._in.scribe.keyed:
+            key = call_key(tenant=frontier.tenant, run_id=frontier.run_id, iteration=iteration, index=index)
+        return OutstandingCall(
+            call_id=part.id,
+            tool=part.name,
+            arguments=part.arguments,
+            index=index,
+            effect=Effect.READ_ONLY if tool is None else tool.effect,
+            key=key,
+            outcome=outcome,
+        )
+
+    def _needs_approval(self, call: OutstandingCall) -> bool:
+        tool = self._in.agent.tool(call.tool)
+        return tool is not None and tool.requires_approval
+
+    # --- the calls --------------------------------------------------------------------------------------------
+
+    async def _play(self, frontier: Checkpoint, *, fresh: bool) -> Iterated:
+        scribe = self._in.scribe
+        turn = Turn(frontier, self._in)
+        ended: TurnEnd | None = None
+        while ended is None:
+            try:
+                ended = await turn.play(fresh=fresh)
+            except CallKeyReusedError as error:
+                standing = await scribe.park(attention=Attention.KEY_REUSED, detail=str(error))
+                return self._left(frontier, standing, IterationEnd.PARKED, str(error))
+            except Undecided as undecided:
+                if undecided.wait is not None:
+                    raise Waiting(undecided, undecided.wait) from undecided
+                standing = await scribe.park(
+                    attention=Attention.UNDECIDED_CALL, detail=undecided.detail, undecided=undecided.claims
+                )
+                if standing is not Standing.KEPT:
+                    return self._left(frontier, standing, IterationEnd.PARKED, undecided.detail, undecided)
+                # One of them was decided between the plan and the park: plan again.
+                fresh = False
+        if ended.standing is not Standing.KEPT:
+            return self._left(frontier, ended.standing, IterationEnd.HANDED_OVER)
+        try:
+            return await self._turned(frontier, ended.outcomes, turn)
+        except (StaleFenceError, Interrupted):
+            await turn.record_unrecorded()
+            raise
+
+    async def _turned(self, frontier: Checkpoint, outcomes: tuple[ToolOutcome, ...], turn: Turn) -> Iterated:
+        if self._in.interruption.cause is Cause.SUPERSEDED:
+            raise Interrupted(Cause.SUPERSEDED)
+        calls = sorted(frontier.calls, key=lambda call: call.index)
+        results = [
+            outcome.result(call_id=call.call_id, name=call.tool) for call, outcome in zip(calls, outcomes, strict=True)
+        ]
+        turned = frontier.updated(
+            sequence=frontier.sequence + 1,
+            boundary=CheckpointBoundary.AFTER_TOOL_RESULT,
+            messages=(*frontier.messages, Message.tool(results)),
+            calls=(),
+            masks=self._in.masker.state(),
+        )
+        standing = await self._in.scribe.boundary(Wrapped(turned, Turnover.ON, last=True, settled=turn.unrecorded()))
+        if standing is Standing.KEPT:
+            return Iterated(turned, IterationEnd.KEPT)
+        return self._left(turned, standing, IterationEnd.HANDED_OVER)
+
+    @staticmethod
+    def _left(
+        frontier: Checkpoint,
+        standing: Standing,
+        end: IterationEnd,
+        detail: str | None = None,
+        undecided: Undecided | None = None,
+    ) -> Iterated:
+        """Where a write that was meant as ``end`` has left the run."""
+        if standing is Standing.CANCELLED:
+            return Iterated(frontier, IterationEnd.CANCELLED, "a cancel was requested")
+        if standing is Standing.LOST:
+            lost = "the frontier is over the cap and could not be stored, so the run cannot rest and be carried on"
+            return Iterated(frontier, IterationEnd.PARKED, lost)
+        return Iterated(frontier, end, detail, undecided)

@@ -1,0 +1,177 @@
+"""The scribe of a run in process: lone stores, each of which may be missing, and a checkpoint that may fail (C3)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from adk_worker.checkpoint import Checkpoint, Checkpointer
+from adk_worker.errors import StaleFenceError
+from adk_worker.history import Handle, HistoryStore
+from adk_worker.idempotency import Claim, ClaimState, IdempotencyStore, Intent
+from adk_worker.lease import RunLease
+from adk_worker.messages import canonical_json
+from adk_worker.outcomes import ToolOutcome
+from adk_worker.resume import Peeks
+from adk_worker.scribe import Standing, Turnover, Wrapped
+from adk_worker.transitions import Attention
+
+
+def mark_key(*, tenant: str, run_id: str) -> str:
+    """The key of the claim that stands while what ran is ahead of the stored frontier (C3)."""
+    return "adk1-mark-" + hashlib.sha256(canonical_json([tenant, run_id]).encode()).hexdigest()[:40]
+
+
+async def is_marked(idempotency: Peeks, *, tenant: str, run_id: str) -> bool:
+    """Whether the stored frontier is behind what ran, so that it must not be resumed from (C3)."""
+    key = mark_key(tenant=tenant, run_id=run_id)
+    claim = (await idempotency.peek([key], tenant=tenant))[key]
+    return claim is not None and claim.state is ClaimState.IN_FLIGHT
+
+
+class LocalScribe:
+    """Writes for one run in process. Without an idempotency store calls have no keys (I6).
+
+    A checkpoint that cannot be written is the checkpointer's ``last_error`` and nothing more. While memory is ahead of
+    what is stored, the mark is set before anything is dispatched, as a claim of its own that the next stored checkpoint
+    takes back: no mark, no dispatch (C3).
+    """
+
+    def __init__(
+        self,
+        *,
+        tenant: str,
+        run_id: str,
+        owner: str,
+        checkpoints: Checkpointer | None,
+        idempotency: IdempotencyStore | None,
+        history: HistoryStore | None,
+        handle: Handle | None = None,
+        lease: RunLease | None = None,
+    ) -> None:
+        self._tenant = tenant
+        self._run_id = run_id
+        self._owner = owner
+        self._checkpoints = checkpoints
+        self._idempotency = idempotency
+        self._history = history
+        self._handle = handle or Handle.empty(run_id)
+        self._lease = lease
+        self._ahead = False
+        self._mark: Claim | None = None
+        self.rests: tuple[Attention, str] | None = None
+        """Why the run was parked here, if it was."""
+
+    @property
+    def owner(self) -> str:
+        return self._owner
+
+    @property
+    def fence(self) -> int | None:
+        return self._lease.fence if self._lease else None
+
+    @property
+    def keyed(self) -> bool:
+        return self._idempotency is not None
+
+    @property
+    def now(self) -> float | None:
+        return None
+
+    async def boundary(self, wrapped: Wrapped) -> Standing:
+        for claim, outcome in wrapped.settled:
+            await self.record(claim, outcome)
+        if self._checkpoints is not None:
+            if wrapped.turnover is Turnover.COMPLETE:
+                await self._checkpoints.forget(self._run_id, tenant=self._tenant, fence=self.fence)
+                self._ahead = False
+            else:
+                self._ahead = not await self._store(wrapped.frontier, self._checkpoints)
+            if not self._ahead:
+                await self._unmark()
+        if wrapped.attention is not None:
+            self.rests = wrapped.attention, wrapped.detail or ""
+        return Standing.KEPT if wrapped.turnover is Turnover.ON else Standing.LEFT
+
+    async def _store(self, frontier: Checkpoint, checkpoints: Checkpointer) -> bool:
+        stored = frontier
+        if self._history is not None and frontier.boundary in checkpoints.policy.boundaries:
+            try:
+                stored = frontier.updated(messages=(), history_handle=await self._append(frontier, self._history))
+            except Exception as error:  # noqa: BLE001 - a transcript that is not stored is a checkpoint that is not (C3)
+                checkpoints.last_error = error
+                _stop_if_superseded(error)
+                return False
+        written = await checkpoints.write(stored, fence=self.fence)
+        _stop_if_superseded(checkpoints.last_error)
+        return written
+
+    async def _append(self, frontier: Checkpoint, history: HistoryStore) -> str:
+        new = frontier.messages[self._handle.count :]
+        if new:
+            handle = await history.append(
+                self._run_id,
+                tenant=self._tenant,
+                start=self._handle.count,
+                messages=new,
+                fence=self.fence,
+                after=str(self._handle),
+            )
+            self._handle = Handle.parse(handle)
+        return str(self._handle)
+
+    async def peek(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, Claim | None]:
+        return {} if self._idempotency is None else await self._idempotency.peek(keys, tenant=tenant)
+
+    async def begin(self, intents: Sequence[Intent]) -> tuple[Standing, Sequence[Claim]]:
+        if self._idempotency is None:
+            return Standing.KEPT, ()
+        if self._ahead and self._mark is None:
+            key = mark_key(tenant=self._tenant, run_id=self._run_id)
+            digest = hashlib.sha256(key.encode()).hexdigest()
+            self._mark = await self._idempotency.begin(key, tenant=self._tenant, owner=self._owner, digest=digest)
+        return Standing.KEPT, [await self._begin(intent, self._idempotency) for intent in intents]
+
+    async def _begin(self, intent: Intent, idempotency: IdempotencyStore) -> Claim:
+        claim = await idempotency.begin(intent.key, tenant=self._tenant, owner=self._owner, digest=intent.digest)
+        if intent.take_over is not None and claim.owned_in_flight_by(intent.take_over):
+            return await idempotency.take_over(claim, self._owner)
+        return claim
+
+    async def record(self, claim: Claim, outcome: ToolOutcome) -> None:
+        if self._idempotency is not None:
+            await self._idempotency.record(claim, outcome)
+
+    async def settle(self, claim: Claim, outcome: ToolOutcome, *, by: str) -> None:
+        # A lone store has no settlement by others: taking the claim over first leaves the same trace of who owned it.
+        if self._idempotency is not None:
+            owned = claim
+            if claim.owner != self._owner:
+                owned = await self._idempotency.take_over(claim, self._owner)
+            await self._idempotency.record(owned, outcome)
+
+    async def note_dead(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+        # A lone store keeps no time of death, so "not yet" never permits a call in process (I7).
+        return claims
+
+    async def park(self, *, attention: Attention, detail: str, undecided: Sequence[Claim] = ()) -> Standing:
+        if undecided and self._idempotency is not None:
+            stand = await self._idempotency.peek([claim.key for claim in undecided], tenant=self._tenant)
+            if any((now := stand[claim.key]) is None or now.state is ClaimState.SETTLED for claim in undecided):
+                return Standing.KEPT
+        self.rests = attention, detail
+        return Standing.LEFT
+
+    async def fail(self, *, detail: str) -> Standing:
+        return Standing.LEFT
+
+    async def _unmark(self) -> None:
+        if self._mark is not None and self._idempotency is not None:
+            await self._idempotency.abandon(self._mark)
+            self._mark = None
+
+
+def _stop_if_superseded(error: Exception | None) -> None:
+    """A refused fence is no failure to be kept: somebody else carries the run on (F1)."""
+    if isinstance(error, StaleFenceError):
+        raise error

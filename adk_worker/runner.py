@@ -1,0 +1,266 @@
+"""Runs in process: :class:`AgentRunner` drives the very iterations of the fleet, with nothing else running."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from adk_worker.agent import Agent
+from adk_worker.checkpoint import Checkpoint, Checkpointer
+from adk_worker.errors import (
+    ConfigurationError,
+    IndeterminateToolCallError,
+    LeaseLostError,
+    ResumeConflictError,
+    RevisionMismatchError,
+    RunExistsError,
+)
+from adk_worker.history import Handle, HistoryStore
+from adk_worker.idempotency import IdempotencyStore, resume_claims
+from adk_worker.interruption import Interrupted, Interruption
+from adk_worker.iteration import Iterated, Iteration, IterationEnd
+from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
+from adk_worker.leaseholder import Leaseholder
+from adk_worker.liveness import Holder
+from adk_worker.local_scribe import LocalScribe
+from adk_worker.messages import Message, Usage
+from adk_worker.model import ModelProvider
+from adk_worker.names import check_run
+from adk_worker.providers import resolve_provider
+from adk_worker.redaction import Redactor
+from adk_worker.resumer import Carried, read_frontier
+from adk_worker.runs import RunStatus
+from adk_worker.surroundings import Surroundings
+from adk_worker.transitions import Attention
+
+DEFAULT_TOOL_THREADS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """Where a run in process stands when its runner returns. ``detail`` says why it failed or rests, for people."""
+
+    tenant: str
+    run_id: str
+    status: RunStatus
+    output: str | None
+    iteration: int
+    sequence: int
+    usage: Usage
+    cost_micros: int
+    messages: tuple[Message, ...]
+    attention: Attention | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Under what a run is driven: its interruption, and its lease where there is one."""
+
+    interruption: Interruption
+    owner: str
+    lease: RunLease | None = None
+
+
+class AgentRunner:
+    """Drives runs to their end in this process.
+
+    Whatever is left out is not there: without ``checkpoints`` nothing can be resumed, without ``idempotency`` calls
+    have no keys and an interrupted one is indeterminate (I6), without ``leases`` nothing keeps two processes apart but
+    the claim of a resume (I9).
+
+    :param provider: makes the model calls; by default whatever the agent's ``model`` names.
+    :param redactor: masks what enters the run (R1); ``Redactor(enabled=False)`` leaves everything as it is.
+    :param tool_threads: how many sync tools run at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        provider: ModelProvider | None = None,
+        idempotency: IdempotencyStore | None = None,
+        checkpoints: Checkpointer | None = None,
+        history: HistoryStore | None = None,
+        leases: LeaseStore | None = None,
+        lease_policy: LeasePolicy | None = None,
+        redactor: Redactor | None = None,
+        tool_threads: int = DEFAULT_TOOL_THREADS,
+    ) -> None:
+        self._provider = provider
+        self._idempotency = idempotency
+        self._checkpoints = checkpoints
+        self._history = history
+        self._leases = leases
+        self._lease_policy = lease_policy or LeasePolicy()
+        self._redactor = redactor or Redactor()
+        # Threads are started by the first sync tool, and idle ones end with the interpreter.
+        self._executor = ThreadPoolExecutor(tool_threads, thread_name_prefix="adk-tool")
+        self._late: set[asyncio.Task[None]] = set()
+        self._resuming: set[tuple[str, str]] = set()
+
+    async def run(
+        self,
+        agent: Agent,
+        input: str,  # noqa: A002 - the name that callers read best
+        *,
+        tenant: str,
+        run_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> RunResult:
+        """Start a run and drive it until it ends or rests.
+
+        :raises RunExistsError: a frontier is stored under that name: resume it.
+        :raises RunLeaseError: somebody else holds the lease (L5).
+        :raises IndeterminateToolCallError: it is not known whether a call happened; the frontier is kept (I5).
+        :raises LeaseLostError: the lease was lost on the way; whoever has it now carries the run on.
+        :raises ModelError: a model call failed for now; the frontier is kept, to be resumed.
+        """
+        run_id = run_id if run_id is not None else uuid.uuid4().hex
+        check_run(tenant, run_id)
+        masker = self._redactor.masker()
+        frontier = Checkpoint(
+            tenant=tenant,
+            run_id=run_id,
+            agent=agent.name,
+            revision=agent.revision,
+            messages=(Message.user(masker.text(input)),),
+            metadata=masker.json(dict(metadata or {})),
+            masks=masker.state(),
+        )
+        async with self._holding(tenant, run_id, label="run") as held:
+            if self._checkpoints is not None:
+                stored = await self._checkpoints.latest(run_id, tenant=tenant)
+                if stored is not None:
+                    raise RunExistsError(tenant=tenant, run_id=run_id, agent=stored.agent)
+            return await self._drive(agent, frontier, held, stored=Handle.empty(run_id))
+
+    async def resume(self, agent: Agent, run: str | Carried, *, tenant: str | None = None) -> RunResult:
+        """Carry a run on from its stored frontier: by its id and ``tenant``, or as a :class:`Resumer` carried it.
+
+        Completed calls are replayed and those that never ran are made; a call that nobody can decide is refused.
+        A carried run's lease is released when this returns.
+
+        :raises NoCheckpointError: nothing is stored under that name.
+        :raises RevisionMismatchError: the run was begun by another revision of the agent (C7).
+        :raises ResumeConflictError: another resume of the run is under way (I9).
+
+        and whatever :meth:`run` and :meth:`Resumer.resume` raise.
+        """
+        if isinstance(run, Carried):
+            async with run:
+                lease = run.lease
+                held = _Held(run.leaseholder.interruption, lease.holder, lease)
+                async with self._resume_claim(lease.tenant, lease.run_id, held):
+                    return await self._resume(agent, run.checkpoint, held)
+        if self._checkpoints is None or tenant is None:
+            missing = "tenant=…" if tenant is None else "AgentRunner(checkpoints=…)"
+            raise ConfigurationError(f"to resume a run by its id, give {missing}.")
+        check_run(tenant, run)
+        async with self._holding(tenant, run, label="resume") as held, self._resume_claim(tenant, run, held):
+            frontier = await read_frontier(
+                run,
+                tenant=tenant,
+                checkpoints=self._checkpoints,
+                idempotency=self._idempotency,
+                history=self._history,
+            )
+            return await self._resume(agent, frontier, held)
+
+    async def _resume(self, agent: Agent, frontier: Checkpoint, held: _Held) -> RunResult:
+        if (frontier.agent, frontier.revision) != (agent.name, agent.revision):
+            raise RevisionMismatchError(agent=frontier.agent, pinned=frontier.revision, registered=(agent.revision,))
+        handle = frontier.history_handle
+        stored = Handle.empty(frontier.run_id) if handle is None else Handle.parse(handle)
+        return await self._drive(agent, frontier, held, stored=stored)
+
+    @asynccontextmanager
+    async def _holding(self, tenant: str, run_id: str, *, label: str) -> AsyncIterator[_Held]:
+        owner = str(Holder.new(label))
+        if self._leases is None:
+            yield _Held(Interruption(), owner)
+            return
+        async with Leaseholder(
+            self._leases, run_id, tenant=tenant, holder=owner, policy=self._lease_policy
+        ) as leaseholder:
+            yield _Held(leaseholder.interruption, owner, leaseholder.lease)
+
+    @asynccontextmanager
+    async def _resume_claim(self, tenant: str, run_id: str, held: _Held) -> AsyncIterator[None]:
+        """At most one resume at a time: in the store if it can keep such claims, in this runner in any case (I9)."""
+        if (tenant, run_id) in self._resuming:
+            raise ResumeConflictError(tenant=tenant, run_id=run_id)
+        claims = resume_claims(self._idempotency)
+        self._resuming.add((tenant, run_id))
+        try:
+            if claims is not None:
+                fence = held.lease.fence if held.lease else None
+                await claims.claim_resume(run_id, tenant=tenant, owner=held.owner, fence=fence)
+            try:
+                yield
+            finally:
+                if claims is not None:
+                    await claims.end_resume(run_id, tenant=tenant, owner=held.owner)
+        finally:
+            self._resuming.discard((tenant, run_id))
+
+    async def _drive(self, agent: Agent, frontier: Checkpoint, held: _Held, *, stored: Handle) -> RunResult:
+        scribe = LocalScribe(
+            tenant=frontier.tenant,
+            run_id=frontier.run_id,
+            owner=held.owner,
+            checkpoints=self._checkpoints,
+            idempotency=self._idempotency,
+            history=self._history,
+            handle=stored,
+            lease=held.lease,
+        )
+        iteration = Iteration(
+            Surroundings(
+                agent=agent,
+                provider=self._provider or resolve_provider(agent.model),
+                scribe=scribe,
+                masker=self._redactor.masker(frontier.masks),
+                interruption=held.interruption,
+                executor=self._executor,
+                keep_late=self._keep_late,
+            )
+        )
+        iterated = Iterated(frontier, IterationEnd.KEPT)
+        try:
+            while iterated.end is IterationEnd.KEPT:
+                iterated = await iteration.run(iterated.frontier)
+        except Interrupted as interrupted:
+            fence = held.lease.fence if held.lease else 0
+            raise LeaseLostError(
+                tenant=frontier.tenant, run_id=frontier.run_id, fence=fence, reason=interrupted.cause.value
+            ) from None
+        return _result(iterated, scribe.rests)
+
+    def _keep_late(self, task: asyncio.Task[None]) -> None:
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+
+def _result(iterated: Iterated, rests: tuple[Attention, str] | None) -> RunResult:
+    frontier = iterated.frontier
+    if iterated.undecided is not None:
+        calls = tuple((p.call.call_id, p.call.tool, p.call.key) for p in iterated.undecided.calls)
+        raise IndeterminateToolCallError(tenant=frontier.tenant, run_id=frontier.run_id, calls=calls)
+    return RunResult(
+        tenant=frontier.tenant,
+        run_id=frontier.run_id,
+        status=RunStatus(iterated.end.value),
+        output=frontier.output,
+        iteration=frontier.iteration,
+        sequence=frontier.sequence,
+        usage=frontier.usage,
+        cost_micros=frontier.cost_micros,
+        messages=frontier.messages,
+        attention=rests[0] if rests else None,
+        detail=iterated.detail,
+    )

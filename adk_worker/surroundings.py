@@ -1,0 +1,28 @@
+"""What an iteration works with: :class:`Surroundings`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from adk_worker.agent import Agent
+from adk_worker.interruption import Interruption
+from adk_worker.model import ModelProvider
+from adk_worker.redaction import Masker
+from adk_worker.scribe import Scribe
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What an iteration works with, besides its frontier: all of one run under one acquisition."""
+
+    agent: Agent
+    provider: ModelProvider
+    scribe: Scribe
+    masker: Masker
+    interruption: Interruption
+    executor: Executor
+    keep_late: Callable[[asyncio.Task[None]], None]
+    """Holds on to a task that records a late outcome, until it is done."""

@@ -1,0 +1,302 @@
+"""The calls of one turn: plan, probe, dispatch, until each has its outcome or somebody must decide (I2, I5-I7, I10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from adk_worker.checkpoint import Checkpoint, OutstandingCall
+from adk_worker.context import ToolContext
+from adk_worker.errors import AdkError, ToolArgumentsError
+from adk_worker.idempotency import Claim, Intent, call_digest
+from adk_worker.interruption import Cause, Interrupted
+from adk_worker.invocation import Unresolved, invoke, refuse_invalid, refuse_unknown
+from adk_worker.liveness import known_dead
+from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
+from adk_worker.probe import Happened, NeverWill, NotYet, Unknown, ask
+from adk_worker.resume import PlannedCall, plan_resume
+from adk_worker.scribe import Standing
+from adk_worker.surroundings import Surroundings
+from adk_worker.tool import Tool
+
+_log = structlog.get_logger(__name__)
+
+PROBED = "probe"
+"""``settled_by`` of an outcome that a probe found."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """Every call has its outcome, in call order; or the run left this worker's hands (``standing``)."""
+
+    standing: Standing
+    outcomes: tuple[ToolOutcome, ...] = ()
+
+
+class Undecided(Exception):  # noqa: N818 - a signal to the iteration, not an error of the tree
+    """Some calls can be decided neither by claims nor by probes; ``wait`` says after how many seconds a probe may."""
+
+    def __init__(self, calls: tuple[PlannedCall, ...], why: tuple[str, ...], wait: float | None) -> None:
+        super().__init__(why)
+        self.calls = calls
+        self.why = why
+        self.wait = wait
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The claims of those calls that have one."""
+        return tuple(planned.claim for planned in self.calls if planned.claim is not None)
+
+    @property
+    def detail(self) -> str:
+        """Every undecided call with why, for people."""
+        return "; ".join(
+            f"{planned.call.tool} ({planned.call.call_id}, key {planned.call.key or 'none'}): {why}"
+            for planned, why in zip(self.calls, self.why, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    call: OutstandingCall
+    take_over: str | None = None
+
+
+class Turn:
+    """The outstanding calls of one frontier. ``fresh`` says that none can have been dispatched before."""
+
+    def __init__(self, frontier: Checkpoint, surroundings: Surroundings) -> None:
+        self._frontier = frontier
+        self._agent = surroundings.agent
+        self._scribe = surroundings.scribe
+        self._masker = surroundings.masker
+        self._interruption = surroundings.interruption
+        self._executor = surroundings.executor
+        self._keep_late = surroundings.keep_late
+        self._outcomes: dict[int, ToolOutcome] = {}
+        self._unrecorded: dict[int, Claim] = {}
+        self._tried: set[int] = set()
+
+    async def play(self, *, fresh: bool) -> TurnEnd:
+        """Bring every call to its outcome.
+
+        :raises Undecided: some cannot be, by us.
+        :raises Interrupted: the work was told to stop before all had one.
+        :raises CallKeyReusedError: a key is on record with other arguments (I1).
+        """
+        starts = [_Start(call) for call in self._frontier.calls if call.outcome is None] if fresh else None
+        self._outcomes.update({call.index: call.outcome for call in self._frontier.calls if call.outcome is not None})
+        while len(self._outcomes) < len(self._frontier.calls):
+            if starts is None:
+                starts = await self._plan()
+            standing, again = await self._dispatch(starts)
+            if standing is not Standing.KEPT:
+                return TurnEnd(standing)
+            starts = None if again else []
+        calls = sorted(self._frontier.calls, key=lambda call: call.index)
+        return TurnEnd(Standing.KEPT, tuple(self._outcomes[call.index] for call in calls))
+
+    def unrecorded(self) -> tuple[tuple[Claim, ToolOutcome], ...]:
+        """Outcomes that are not recorded yet: the boundary records them in its own write."""
+        return tuple((claim, self._outcomes[index]) for index, claim in self._unrecorded.items())
+
+    # --- planning ---------------------------------------------------------------------------------------------
+
+    async def _plan(self) -> list[_Start]:
+        """Take over what is on record, probe what is not decided, and return what to dispatch."""
+        pending = tuple(call for call in self._frontier.calls if call.index not in self._outcomes)
+        # One call that is still to be recorded keeps its outcome here; the plan is about all the others.
+        plan = await plan_resume(self._frontier.updated(calls=pending), self._scribe if self._scribe.keyed else None)
+        starts = [_Start(planned.call) for planned in plan.to_dispatch]
+        starts += [_Start(planned.call, take_over=planned.claim.owner) for planned in plan.repeatable if planned.claim]
+        for planned in plan.completed:
+            if planned.outcome is not None:
+                self._outcomes[planned.call.index] = planned.outcome
+        undecided: list[tuple[PlannedCall, str, float | None]] = []
+        for planned, answer in zip(plan.indeterminate, await self._probe(plan.indeterminate), strict=True):
+            if isinstance(answer, ToolOutcome):
+                self._outcomes[planned.call.index] = answer
+            elif isinstance(answer, _Start):
+                starts.append(answer)
+            else:
+                undecided.append((planned, *answer))
+        if undecided:
+            # A call that never ran waits with the others: nothing of a turn is dispatched while any is undecided.
+            waits = [wait for _, _, wait in undecided if wait is not None]
+            raise Undecided(
+                tuple(planned for planned, _, _ in undecided),
+                tuple(why for _, why, _ in undecided),
+                max(waits) if len(waits) == len(undecided) else None,
+            )
+        return starts
+
+    async def _probe(
+        self, undecided: Sequence[PlannedCall]
+    ) -> Sequence[ToolOutcome | _Start | tuple[str, float | None]]:
+        """Ask the far side about each: its outcome, a start if it may be made now, or why not and how long to wait."""
+        claims = [planned.claim for planned in undecided if planned.claim is not None]
+        # Death is noted before the probe is sent: "not yet" permits a call only if nothing was sent since (I7).
+        dead = [claim for claim in claims if claim.dead_seen_at is None and known_dead(claim.owner)]
+        noted = {claim.key: claim for claim in (await self._scribe.note_dead(dead) if dead else ())}
+        return await asyncio.gather(*(self._probe_one(planned, noted) for planned in undecided))
+
+    async def _probe_one(
+        self, planned: PlannedCall, noted: dict[str, Claim]
+    ) -> ToolOutcome | _Start | tuple[str, float | None]:
+        call, tool = planned.call, self._agent.tool(planned.call.tool)
+        if planned.claim is None or call.key is None or tool is None or tool.probe is None:
+            return "no intent was recorded for it" if planned.claim is None else "its tool has no probe", None
+        claim = noted.get(planned.claim.key, planned.claim)
+        asked = ask(tool.probe, call.key, call.arguments, executor=self._executor)
+        match await self._interruption.guard(asked, until=Cause.TIMEOUT):
+            case Happened(ToolOutcome() as outcome):
+                return await self._settled(claim, self._masked(outcome))
+            case NeverWill(why):
+                return await self._never(call, claim, why)
+            case NotYet():
+                return self._not_yet(call, tool, claim)
+            case Unknown(why):
+                return why or "its probe cannot tell", None
+            case Happened():
+                return "its probe answered without an outcome", None
+
+    async def _never(self, call: OutstandingCall, claim: Claim, why: str) -> ToolOutcome | _Start:
+        """It did not happen and never will. One dispatched in this very turn has thereby failed: it is not repeated."""
+        if call.index not in self._tried:
+            return _Start(call, take_over=claim.owner)
+        said = f"The call did not happen: {why or 'the far side refuses it'}."
+        return await self._settled(claim, self._masked(ToolOutcome(kind=OutcomeKind.FAILED, content=said)))
+
+    def _not_yet(self, call: OutstandingCall, tool: Tool, claim: Claim) -> _Start | tuple[str, float | None]:
+        """Permits the call only if its owner was known dead before, for longer than a request outlives it (I7)."""
+        seen = "its probe has not seen it"
+        if tool.max_in_flight is None:
+            return f"{seen}, and its tool declares no max_in_flight", None
+        if claim.dead_seen_at is None or self._scribe.now is None:
+            return f"{seen}, and its owner may be alive", None
+        passed = self._scribe.now - claim.dead_seen_at
+        if passed >= tool.max_in_flight:
+            return _Start(call, take_over=claim.owner)
+        return f"{seen}, and a request of its dead owner may be under way", tool.max_in_flight - passed
+
+    async def _settled(self, claim: Claim, outcome: ToolOutcome) -> ToolOutcome:
+        await self._scribe.settle(claim, outcome, by=PROBED)
+        now = (await self._scribe.peek([claim.key], tenant=claim.tenant))[claim.key]
+        return outcome if now is None or now.outcome is None else now.outcome
+
+    # --- dispatching ------------------------------------------------------------------------------------------
+
+    async def _dispatch(self, starts: Sequence[_Start]) -> tuple[Standing, bool]:
+        """Begin and make the calls concurrently. Whether some are still without an outcome, so that a plan is due."""
+        self._interruption.check()
+        recorded = [start for start in starts if self._scribe.keyed and start.call.effect is not Effect.READ_ONLY]
+        claims: dict[int, Claim] = {}
+        if recorded:
+            standing, begun = await self._scribe.begin([self._intent(start) for start in recorded])
+            if standing is not Standing.KEPT:
+                return standing, False
+            for start, claim in zip(recorded, begun, strict=True):
+                claims[start.call.index] = claim
+        mine = [
+            start.call
+            for start in starts
+            if start.call.index not in claims or claims[start.call.index].owned_in_flight_by(self._scribe.owner)
+        ]
+        # A lone call's outcome goes into the boundary's own write; of several, each is recorded as it comes.
+        lone = len(self._frontier.calls) == 1
+        works = [asyncio.ensure_future(self._call(call, claims.get(call.index), lone=lone)) for call in mine]
+        await _all(works)
+        missing = len(self._outcomes) < len(self._frontier.calls)
+        if missing:
+            self._interruption.check()
+        return Standing.KEPT, missing
+
+    def _intent(self, start: _Start) -> Intent:
+        call = start.call
+        assert call.key is not None  # noqa: S101 - keyed calls alone are recorded
+        digest = call_digest(call.key, tool=call.tool, arguments=call.arguments)
+        return Intent(call.key, digest, call.tool, take_over=start.take_over)
+
+    async def _call(self, call: OutstandingCall, claim: Claim | None, *, lone: bool) -> None:
+        """Make one call and keep what came of it. An effectful one is cancelled by the hard cause alone."""
+        until = Cause.TIMEOUT if call.effect is Effect.EFFECTFUL else None
+        tool = self._agent.tool(call.tool)
+        if tool is None:
+            ended: ToolOutcome | Unresolved = refuse_unknown(call.tool, self._agent.tool_names)
+        else:
+            try:
+                values = tool.validate(call.arguments)
+            except ToolArgumentsError as error:
+                ended = refuse_invalid(error)
+            else:
+                self._tried.add(call.index)
+                context = self._context(call)
+                try:
+                    ended = await self._interruption.guard(
+                        invoke(tool, context, values, executor=self._executor), until=until
+                    )
+                except Interrupted:
+                    return
+        if isinstance(ended, Unresolved):
+            await self._unresolved(call, claim, ended)
+            return
+        await self._keep(call, claim, self._masked(ended), lone=lone)
+
+    async def _keep(self, call: OutstandingCall, claim: Claim | None, outcome: ToolOutcome, *, lone: bool) -> None:
+        superseded = self._interruption.cause is Cause.SUPERSEDED
+        if claim is not None and (superseded or not lone):
+            await self._scribe.record(claim, outcome)
+        elif claim is not None:
+            self._unrecorded[call.index] = claim
+        self._outcomes[call.index] = outcome
+
+    async def _unresolved(self, call: OutstandingCall, claim: Claim | None, ended: Unresolved) -> None:
+        _log.warning("call_unresolved", tool=call.tool, key=call.key, reason=ended.reason.value)
+        if claim is not None and ended.late is not None:
+            self._keep_late(asyncio.ensure_future(self._record_late(claim, ended.late)))
+
+    async def _record_late(self, claim: Claim, late: asyncio.Future[ToolOutcome | Unresolved]) -> None:
+        """A call that outlived its time-out has ended after all: what it says is evidence (F4)."""
+        outcome = await late
+        if isinstance(outcome, ToolOutcome):
+            try:
+                await self._scribe.record(claim, self._masked(outcome))
+            except AdkError as error:
+                _log.warning("late_outcome_lost", key=claim.key, error=str(error))
+
+    async def record_unrecorded(self) -> None:
+        """Record on their own the outcomes that a refused boundary was to record with itself (F4)."""
+        for claim, outcome in self.unrecorded():
+            await self._scribe.record(claim, outcome)
+
+    def _context(self, call: OutstandingCall) -> ToolContext:
+        return ToolContext(
+            tenant=self._frontier.tenant,
+            run_id=self._frontier.run_id,
+            agent=self._frontier.agent,
+            iteration=self._frontier.iteration,
+            call_id=call.call_id,
+            idempotency_key=call.key,
+            fence=self._scribe.fence,
+            metadata=self._frontier.metadata,
+        )
+
+    def _masked(self, outcome: ToolOutcome) -> ToolOutcome:
+        return outcome.model_copy(update={"content": self._masker.json(outcome.content)})
+
+
+async def _all(works: Sequence[asyncio.Future[None]]) -> None:
+    """Await all, whatever becomes of one; the first error is raised then. A cancellation reaches each of them."""
+    try:
+        if works:
+            await asyncio.wait(works)
+    except asyncio.CancelledError:
+        for work in works:
+            work.cancel()
+        await asyncio.wait(works)
+        raise
+    for work in works:
+        work.result()

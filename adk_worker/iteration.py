@@ -189,11 +189,12 @@ class Iteration:
             except Undecided as undecided:
                 if undecided.wait is not None:
                     raise Waiting(undecided, undecided.wait) from undecided
+                detail = self._in.masker.text(undecided.detail)
                 standing = await scribe.park(
-                    attention=Attention.UNDECIDED_CALL, detail=undecided.detail, undecided=undecided.claims
+                    attention=Attention.UNDECIDED_CALL, detail=detail, undecided=undecided.claims
                 )
                 if standing is not Standing.KEPT:
-                    return self._left(frontier, standing, IterationEnd.PARKED, undecided.detail, undecided)
+                    return self._left(frontier, standing, IterationEnd.PARKED, detail, undecided)
                 # One of them was decided between the plan and the park: plan again.
                 fresh = False
         if ended.standing is not Standing.KEPT:

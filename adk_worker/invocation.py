@@ -1,0 +1,125 @@
+"""Making one call of a tool: bounded in time and size, and ended by the table of :mod:`adk_worker.endings` (I10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import JsonValue
+
+from adk_worker.bounded import CANCEL_GRACE, Ending, NotStarted, Overran, Raised, Returned, derived, run_bounded
+from adk_worker.context import ToolContext
+from adk_worker.endings import WORTH_REPEATING, How, ending, how_raised, told
+from adk_worker.errors import ToolArgumentsError
+from adk_worker.outcomes import OutcomeKind, ToolOutcome
+from adk_worker.results import MAX_RESULT_BYTES, returned, shortened
+from adk_worker.tool import Tool
+
+_FIRST_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unresolved:
+    """Nobody knows whether the call had its effect: its claim stays in flight (I10)."""
+
+    reason: How
+    error_text: str
+    """For whoever has to find out. Not masked yet (R1)."""
+    late: asyncio.Future[ToolOutcome | Unresolved] | None = None
+    """Set if the call goes on: its end, whenever it comes. The outcome is evidence that the claim's owner may record
+    (F4). Cancelling the future leaves the call alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    how: How
+    content: JsonValue
+
+
+async def invoke(
+    tool: Tool,
+    context: ToolContext,
+    arguments: Mapping[str, Any],
+    *,
+    executor: Executor,
+    max_result_bytes: int = MAX_RESULT_BYTES,
+    grace: float = CANCEL_GRACE,
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> ToolOutcome | Unresolved:
+    """Make a call whose intent is on record, and say how it ended.
+
+    ``arguments`` are the values that :meth:`Tool.validate` gave. Sync tools run in ``executor``, in a copy of the
+    current context variables, and go on past their time-out, for a thread cannot be stopped; async ones are cancelled
+    and given ``grace`` seconds to end. A tool's own ``max_result_bytes`` comes before the one given here. Between the
+    attempts of a tool with ``retries``, ``pause`` is awaited with 0.2 s, doubled up to 5 s.
+
+    A cancellation reaches an async tool at once. To see an effectful call through one's own cancellation, run this in
+    a task of its own and shield that.
+
+    :raises asyncio.CancelledError: this coroutine was cancelled, so that nothing is known of the call
+        (:attr:`How.CANCELLED`). Nothing else is ever raised, whatever the tool does.
+    """
+    limit = max_result_bytes if tool.max_result_bytes is None else tool.max_result_bytes
+    attempts = 0
+    while True:
+        ended = await run_bounded(
+            tool.bound(context, arguments),
+            in_loop=tool.is_async,
+            then=lambda value: returned(value, max_bytes=limit),
+            executor=executor,
+            timeout=tool.timeout,
+            grace=grace,
+        )
+        end = _end(tool, ended)
+        attempts += 1
+        if end.how not in WORTH_REPEATING or attempts > tool.retries:
+            return _settled(tool, end, ended.late if isinstance(ended, Overran) else None)
+        await pause(min(_FIRST_PAUSE * 2 ** (attempts - 1), _LONGEST_PAUSE))
+
+
+def _end(tool: Tool, ended: Ending[ToolOutcome] | Overran[ToolOutcome]) -> _End:
+    match ended:
+        case Returned(outcome):
+            how = How.RETURNED if outcome.kind is OutcomeKind.RETURNED else How.UNUSABLE
+            return _End(how, outcome.content)
+        case Raised(error):
+            return _raised(tool, error)
+        case NotStarted():
+            return _End(How.NOT_STARTED, "The call was not made: no thread of the worker was free for it in time.")
+        case Overran(error):
+            # Cancelled past its time, it may still have said for certain what happened.
+            if error is not None and (end := _raised(tool, error)).how is not How.RAISED:
+                return end
+            return _End(How.TIMED_OUT, f"The call did not end within its {tool.timeout:g} s.")
+
+
+def _raised(tool: Tool, error: BaseException) -> _End:
+    how = how_raised(error, tool.did_not_happen)
+    return _End(how, told(error, how))
+
+
+def _settled(
+    tool: Tool, end: _End, late: asyncio.Future[Ending[ToolOutcome]] | None = None
+) -> ToolOutcome | Unresolved:
+    kind = ending(tool.effect, end.how)
+    if kind is not None:
+        return ToolOutcome(kind=kind, content=end.content)
+    settled = None if late is None else derived(late, lambda ended: _settled(tool, _end(tool, ended)))
+    return Unresolved(reason=end.how, error_text=str(end.content), late=settled)
+
+
+def refuse_unknown(name: str, known: Iterable[str]) -> ToolOutcome:
+    """What the model is told that asked for a tool which its agent does not have. There is no claim (I10)."""
+    listed = ", ".join(sorted(known)) or "none"
+    return ToolOutcome(
+        kind=OutcomeKind.REFUSED, content=f"There is no tool named {shortened(name, 100)!r}. The tools are: {listed}."
+    )
+
+
+def refuse_invalid(error: ToolArgumentsError) -> ToolOutcome:
+    """What the model is told whose arguments do not fit. There is no claim (I10)."""
+    return ToolOutcome(kind=OutcomeKind.REFUSED, content=shortened(str(error)))

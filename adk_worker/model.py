@@ -1,0 +1,83 @@
+"""What passes between a run and its model's provider: :class:`ModelProvider` and the types that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, Self, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from adk_worker.messages import Message, ToolCallPart, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model is shown it. ``schema`` is the JSON schema of its arguments."""
+
+    name: str
+    description: str
+    schema: Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One model call."""
+
+    tenant: str
+    run_id: str
+    agent: str
+    iteration: int
+    """Which model call of the run this is, counted from 1."""
+    model: str
+    instructions: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+class ModelAnswer(BaseModel):
+    """What the model said, and the calls that it asks for. Without calls it is the run's final answer.
+
+    Making one raises ``pydantic.ValidationError`` where two calls have one id, since a call's result is found by it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: str | None = None
+    calls: tuple[ToolCallPart, ...] = ()
+    usage: Usage = Usage()
+    cost_micros: int = Field(default=0, ge=0)
+    """What the call cost, in millionths of a currency unit."""
+
+    @model_validator(mode="after")
+    def _ids_are_unique(self) -> Self:
+        ids = [call.id for call in self.calls]
+        if len(ids) != len(set(ids)):
+            raise ValueError("two calls of one answer have the same id")
+        return self
+
+    @property
+    def message(self) -> Message:
+        """The transcript's entry of this answer."""
+        return Message.assistant(self.text, self.calls)
+
+
+@runtime_checkable
+class ModelProvider(Protocol):
+    """Makes model calls. One object serves all runs of a process, from its event loop, several at once."""
+
+    @property
+    def name(self) -> str:
+        """Names the model in an agent's revision (C7): it differs where the model does, and never holds a secret."""
+        ...
+
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
+        """Make one model call.
+
+        Must be cancellable: the caller's cancellation aborts the call. Keeps nothing of a run from one call to the
+        next, for the next one may be made by another process.
+
+        :raises ModelError: the call failed; ``transient`` says that it may be made again.
+        """
+        ...

@@ -1,0 +1,176 @@
+"""The settings of a process, ``ADK_*`` in its environment, each described here and nowhere else.
+
+They are read and checked once, at the edge of a process, by :meth:`Settings.load`, and passed on as a frozen value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, Self
+
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
+
+from adk_worker.errors import ConfigurationError
+from adk_worker.results import MAX_RESULT_BYTES
+from adk_worker.urls import without_secrets
+
+PREFIX: Final = "ADK_"
+
+
+def _url(value: str) -> str:
+    value = value.strip()  # a secret that was read from a file ends with a newline
+    scheme, separator, _ = value.partition("://")
+    if not (scheme and separator):
+        # The value stays out of the message: it may hold a password.
+        raise PydanticCustomError("url", "has to be a URL, such as {example}", {"example": "postgresql://user@host/db"})
+    return value
+
+
+Url = Annotated[str, AfterValidator(_url)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Settings(BaseSettings):
+    """What a worker, a web app or a terminal needs to know. All times are in seconds, all sizes in bytes.
+
+    ``repr`` shows URLs without their passwords. Fields given by name come before the environment.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        allow_inf_nan=False,
+    )
+
+    store_url: Url = Field(
+        description="The store of the fleet's state: postgresql://…, or sqlite:///… on one machine. Required."
+    )
+    broker_url: Url | None = Field(
+        default=None, description="Celery's broker: redis://…, amqp://…. Required by whatever publishes or works."
+    )
+    agents: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="Modules that hold the agents, separated by commas: myshop.agents,myshop.refunds."
+    )
+    migrate_url: Url | None = Field(
+        default=None, description="The store again, with the rights to change its schema. ADK_STORE_URL by default."
+    )
+
+    lease_ttl: Seconds = Field(
+        default=60, description="How long a lease lives unless renewed: a dead worker's runs wait this long (L6)."
+    )
+    lease_renew_within: Seconds = Field(
+        default_factory=lambda data: data["lease_ttl"] / 3,
+        description="How often a lease is renewed, at most a third of ADK_LEASE_TTL (L10). That third by default.",
+    )
+    reap_every: Seconds = Field(default=5, description="How often beat sends the reaper to look for lapsed leases.")
+    dispatch_grace: Seconds = Field(
+        default=30, description="How long a queued run waits for its message before that is published again."
+    )
+    dispatch_grace_max: Seconds = Field(
+        default=600, description="Up to how much that wait doubles, so that a backlog is not multiplied."
+    )
+    retry_backoff: Seconds = Field(
+        default=1, description="How long a run waits after an iteration that failed, doubled each time."
+    )
+    retry_backoff_max: Seconds = Field(default=300, description="Up to how much that wait doubles.")
+    max_crashes: Count = Field(
+        default=5, description="How many times a run may die without a new boundary before it is parked as poisoned."
+    )
+    iteration_timeout: Seconds = Field(
+        default=600, description="How long one iteration may take; its lease is not renewed beyond that (L8)."
+    )
+    drain_timeout: Seconds = Field(
+        default=20, description="How long a worker that is told to stop waits for effectful calls in flight."
+    )
+
+    checkpoint_max_bytes: Count = Field(
+        default=1024 * 1024, description="Largest stored frontier; a larger one is refused, never trimmed (C2)."
+    )
+    tool_result_max_bytes: Count = Field(
+        default=MAX_RESULT_BYTES, description="Largest result of a tool, as JSON; a larger one is dropped (I10)."
+    )
+    tool_threads: Count = Field(default=32, description="How many sync tools may run at once in a process.")
+    store_pool: Count = Field(default=10, description="How many connections to the store a process may hold.")
+    socket_timeout: Seconds = Field(
+        default=10,
+        description="How long a connection to the store or the broker may stay silent before it is given up.",
+    )
+
+    @classmethod
+    def load(cls, **given: Any) -> Self:
+        """Read the environment and check it; ``given`` fields come before it.
+
+        :raises ConfigurationError: some are missing or not usable. It names each variable with what it has to be, and
+            repeats no value.
+        """
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            raise ConfigurationError(_message((entry["loc"], entry["type"], entry["msg"]) for entry in found)) from None
+        except SettingsError as error:
+            raise ConfigurationError(f"the environment cannot be read: {error}.") from None
+
+    @property
+    def required_broker_url(self) -> str:
+        """``broker_url``, for what cannot do without it.
+
+        :raises ConfigurationError: it is not set.
+        """
+        if self.broker_url is None:
+            raise ConfigurationError(_message([(("broker_url",), "missing", "")]))
+        return self.broker_url
+
+    @field_validator("agents", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return tuple(name for name in (part.strip() for part in value.split(",")) if name)
+        return value
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        wrong = []
+        # A tolerance, for a third of 0.3 is not 0.1.
+        if self.lease_renew_within > self.lease_ttl / 3 * (1 + 1e-9):
+            wrong.append(
+                "ADK_LEASE_RENEW_WITHIN has to be at most a third of ADK_LEASE_TTL, so that two renewals may fail"
+            )
+        if self.dispatch_grace_max < self.dispatch_grace:
+            wrong.append("ADK_DISPATCH_GRACE_MAX has to be at least ADK_DISPATCH_GRACE")
+        if self.retry_backoff_max < self.retry_backoff:
+            wrong.append("ADK_RETRY_BACKOFF_MAX has to be at least ADK_RETRY_BACKOFF")
+        if wrong:
+            raise PydanticCustomError("at_odds", "{wrong}", {"wrong": "\n  ".join(wrong)})
+        return self
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, without_secrets(value) if isinstance(value, str) else value
+
+
+def _variable(field: str) -> str:
+    return PREFIX + field.upper()
+
+
+def _message(found: Iterable[tuple[tuple[int | str, ...], str, str]]) -> str:
+    lines = []
+    for where, kind, said in found:
+        if kind == "default_factory_not_called":  # what it was to be made from is in the list already
+            continue
+        if not where:
+            lines.append(said)
+            continue
+        name = str(where[0])
+        wanted = {"missing": "is not set", "extra_forbidden": "is no setting"}.get(
+            kind, said.replace("Input should be", "has to be", 1)
+        )
+        known = Settings.model_fields.get(name)
+        lines.append(f"{_variable(name)} {wanted}" + (f". {known.description}" if known else ""))
+    return "the settings are not usable:\n" + "\n".join(f"  {line}" for line in lines)

@@ -168,7 +168,10 @@ class Stepper:
             return await shielded(take)
         except StoreUnavailableError:
             # The answer may be lost and the lease ours: the holder's name is nobody else's, so it tells (F5).
-            return await runs.held_by(message.run_id, tenant=message.tenant, holder=holder)
+            held = await runs.held_by(message.run_id, tenant=message.tenant, holder=holder)
+            if held is None:
+                raise
+            return held
 
     async def _carry(self, taken: Taken, interruption: Interruption) -> tuple[StepEnd, int | None]:
         try:

@@ -88,6 +88,40 @@ class Run(BaseModel):
     updated_at: float = 0.0
 
 
+class EventKind(StrEnum):
+    """What every run store writes about its own transitions, with its ``data``. Boundaries add kinds of their own.
+
+    All stores write the same, each in the write that it tells of.
+    """
+
+    SUBMITTED = "submitted"
+    """``agent``"""
+    TAKEN = "taken"
+    """``holder``, ``ticket``"""
+    GIVEN_BACK = "given_back"
+    """``reason``, ``detail``, ``wait`` (seconds)"""
+    RECOVERED = "recovered"
+    """The reaper found the holder gone: ``holder``, ``crashes``, ``known_dead``"""
+    PUBLISHED_AGAIN = "published_again"
+    """The reaper found the message late: ``wait`` (seconds)"""
+    PARKED = "parked"
+    """``attention``, ``detail``; whoever parked it: a worker, or the reaper"""
+    FAILED = "failed"
+    """``detail``"""
+    REQUEUED = "requeued"
+    """``by``"""
+    HEALED = "healed"
+    """``key``: the call that the run was parked on has its outcome (F4)"""
+    LATE_OUTCOME = "late_outcome"
+    """``key``: kept as evidence after a settlement (F4)"""
+    SETTLED = "settled"
+    """``key``, ``by``"""
+    CANCEL_REQUESTED = "cancel_requested"
+    """``by``"""
+    CANCELLED = "cancelled"
+    """No data; the write that ended it tells the rest"""
+
+
 class Event(BaseModel):
     """Something that happened to a run. ``id`` rises in the order in which a run's events were committed."""
 

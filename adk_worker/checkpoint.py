@@ -137,6 +137,7 @@ class CheckpointStore(Protocol):
         """The stored frontier, or ``None``.
 
         :raises CheckpointFormatError: it cannot be read by this version; it is left where it is (C4).
+        :raises FrontierLostError: the fleet has marked the run: what ran is ahead of it (C3).
         """
         ...
 

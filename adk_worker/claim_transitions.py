@@ -6,7 +6,8 @@ same transaction. ``None`` for a claim is an absent one. Times are the store's.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from adk_worker.errors import CallKeyReusedError, ClaimOwnerError
 from adk_worker.idempotency import BY_OWNER, Claim, ClaimState, Intent
@@ -94,6 +95,41 @@ def note_dead(stored: Claim, *, seen: Claim, now: float) -> Claim:
     if stored.dead_seen_at is not None or not stored.owned_in_flight_by(seen.owner):
         return stored
     return replace(stored, dead_seen_at=now)
+
+
+def still_undecided(stored: Claim | None, *, seen: Claim) -> bool:
+    """Whether a claim on which a run is about to be parked is as the plan has seen it: in flight, and that owner's."""
+    return stored is not None and stored.owned_in_flight_by(seen.owner)
+
+
+def any_in_flight(claims: Iterable[Claim]) -> bool:
+    """Whether something is undecided, so that a run that ended must keep its frontier (P2)."""
+    return any(claim.state is ClaimState.IN_FLIGHT for claim in claims)
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeClaim:
+    """Who is resuming a run (I9). ``fence`` is that of the resumer's lease, ``None`` for one without a lease."""
+
+    owner: str
+    fence: int | None
+    expires_at: float
+
+
+def claim_resume(
+    stored: ResumeClaim | None, *, owner: str, now: float, ttl: float, fence: int | None = None
+) -> ResumeClaim | None:
+    """The claim after ``owner`` asks to resume; ``None`` refuses (I9).
+
+    One that has expired stands in nobody's way; ``now == expires_at`` is expired, as a lease is lapsed. The same owner
+    asks again after an answer was lost (F5). A fence replaces a lower one; whoever has none waits.
+    """
+    granted = ResumeClaim(owner, fence, now + ttl)
+    if stored is None or now >= stored.expires_at or stored.owner == owner:
+        return granted
+    if fence is not None and stored.fence is not None and fence > stored.fence:
+        return granted
+    return None
 
 
 def _owned_by(stored: Claim, owner: str, *, fence: int | None, now: float) -> Claim:

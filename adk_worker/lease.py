@@ -18,10 +18,12 @@ A tool's effect outside the store is beyond step 3: that is what idempotency key
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from adk_worker.errors import ConfigurationError
+from adk_worker.errors import ConfigurationError, InvalidNameError
+from adk_worker.names import check_name
 
 QUEUE = "queue"
 """The holder that a refusal names while the lease is the queue's."""
@@ -40,6 +42,24 @@ class RunLease:
     def superseded_by(self, other: RunLease) -> bool:
         """Whether ``other`` came after this one: fences are compared, times never (L3)."""
         return (self.tenant, self.run_id) == (other.tenant, other.run_id) and other.fence > self.fence
+
+
+def check_holder(holder: object) -> str:
+    """Return ``holder`` if it can name one: a name as a run id is, and not the queue's, else ``InvalidNameError``."""
+    name = check_name(holder, what="holder")
+    if name == QUEUE:
+        raise InvalidNameError(what="holder", reason=f"{QUEUE!r} is what a refusal calls the queue")
+    return name
+
+
+def check_ttl(ttl_seconds: float) -> float:
+    """Return ``ttl_seconds`` if something can live that long.
+
+    :raises ConfigurationError: it is not above 0, or not finite: such a lease would be lapsed at once, or never.
+    """
+    if not (ttl_seconds > 0 and math.isfinite(ttl_seconds)):
+        raise ConfigurationError(f"a TTL of {ttl_seconds} seconds cannot be; it has to be above 0, and finite.")
+    return ttl_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +90,8 @@ class LeaseStore(Protocol):
         """Take the lease if it is free or lapsed; the fence rises.
 
         :raises RunLeaseError: it is held, be it by the very same ``holder`` (L4).
+        :raises InvalidNameError: a name that cannot be one, for the holder :func:`check_holder`.
+        :raises ConfigurationError: a TTL that cannot be (:func:`check_ttl`).
         :raises StoreUnavailableError: the store did not answer.
         """
         ...

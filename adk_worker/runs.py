@@ -352,6 +352,7 @@ class RunStore(Protocol):
 
         :raises RunNotFoundError: there is none.
         :raises RunStateError: it is not resting, or waits for something that a requeue does not answer.
+        :raises RunLeaseError: somebody holds its lease (L5).
         :raises FrontierLostError: its stored frontier is behind what ran (C3).
         """
         ...

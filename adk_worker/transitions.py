@@ -137,6 +137,13 @@ class State:
     parked_on: tuple[str, ...] = ()
     """Keys of the undecided calls that the run is parked on."""
 
+    def writable_by(self, fence: int) -> bool:
+        """Whether the acquisition ``fence`` may write the run's state (F1).
+
+        A lease that somebody acquired on a resting run is no leave to write it: that begins with a ticket.
+        """
+        return self.phase is Phase.LIVE and self.lease.held_under(fence)
+
 
 class Verdict(StrEnum):
     """What a transition came to, where it can come to several things."""
@@ -245,7 +252,7 @@ def take(state: State, *, ticket: int, holder: str, at: StoreTime, ttl: float) -
 
 def begin(state: State, *, fence: int, ahead: bool) -> Moved:
     """May calls be dispatched? ``ahead``: memory is ahead of the stored frontier; no mark, no dispatch (C3)."""
-    if not state.lease.held_under(fence):
+    if not state.writable_by(fence):
         return Moved(state, Verdict.REFUSED)
     if state.cancel_requested:
         return _cancelled(state)
@@ -269,7 +276,7 @@ def commit(
     """
     if state.committed_by == fence and state.sequence == sequence:
         return Moved(state, Verdict.REPEATED)
-    if not state.lease.held_under(fence):
+    if not state.writable_by(fence):
         return Moved(state, Verdict.REFUSED)
     if sequence != state.sequence + 1:
         raise ValueError(f"sequence {sequence} does not follow {state.sequence}")
@@ -297,7 +304,7 @@ def commit(
 
 def park(state: State, *, fence: int, attention: Attention, parked_on: tuple[str, ...] = ()) -> Moved:
     """Park without a boundary: the stored frontier stays as it is."""
-    if not state.lease.held_under(fence):
+    if not state.writable_by(fence):
         return Moved(state, Verdict.REFUSED)
     if state.cancel_requested:
         return _cancelled(state)
@@ -306,7 +313,7 @@ def park(state: State, *, fence: int, attention: Attention, parked_on: tuple[str
 
 def fail(state: State, *, fence: int) -> Moved:
     """End as failed without a boundary: the stored frontier stays, to be carried on once the cause is gone (C5)."""
-    if not state.lease.held_under(fence):
+    if not state.writable_by(fence):
         return Moved(state, Verdict.REFUSED)
     if state.cancel_requested:
         return _cancelled(state)
@@ -324,7 +331,7 @@ def give_back(
     delay: float | None = None,
 ) -> Moved:
     """End a task without a boundary. ``delay`` overrides the backoff, in seconds."""
-    if not state.lease.held_under(fence):
+    if not state.writable_by(fence):
         return Moved(state, Verdict.REFUSED)
     if state.cancel_requested:
         return _cancelled(state)
@@ -354,16 +361,18 @@ def reap(
     After :data:`Verdict.DONE` the run's message has to be published, under the lease's fence as the ticket.
     """
     lease = state.lease
-    if lease.holding is Holding.FREE or not (lease.lapsed(at.now) or (known_dead and lease.holding is Holding.WORKER)):
+    worker = lease.holding is Holding.WORKER
+    due = lease.holding is not Holding.FREE and (lease.lapsed(at.now) or (known_dead and worker))
+    if state.phase is not Phase.LIVE or not due:
         return Moved(state, Verdict.REFUSED)
     if state.cancel_requested:
         return _cancelled(state)
+    crashed = replace(state, crashes=state.crashes + (count_crashes and worker))
+    if state.behind:  # in the queue's hands too, if its worker released the lease without giving the run back
+        return Moved(_parked(crashed, Attention.FRONTIER_LOST), Verdict.PARKED)
     if lease.holding is Holding.QUEUE:
         wait = min(policy.dispatch_grace_max, max(policy.dispatch_grace, 2 * lease.wait))
         return Moved(replace(state, lease=replace(lease, wait=wait, expires_at=at.now + wait)))
-    crashed = replace(state, crashes=state.crashes + count_crashes)
-    if state.behind:
-        return Moved(_parked(crashed, Attention.FRONTIER_LOST), Verdict.PARKED)
     if crashed.crashes >= policy.max_crashes:
         return Moved(_parked(crashed, Attention.POISONED), Verdict.PARKED)
     queued = _queued(lease.fence, wait=policy.dispatch_grace, at=at)
@@ -373,9 +382,11 @@ def reap(
 def requeue(state: State, *, at: StoreTime, policy: FleetPolicy) -> Moved:
     """Queue a parked or failed run again, under a new ticket, with its counters reset.
 
-    Refused for a run that is not resting, and for one whose stored frontier is behind what ran (C3).
+    Refused for a run that is not resting, for one whose stored frontier is behind what ran (C3), and while somebody
+    holds its lease.
     """
-    if state.phase not in {Phase.PARKED, Phase.FAILED} or state.behind or state.lease.holding is not Holding.FREE:
+    held = state.lease.holding is not Holding.FREE and not state.lease.lapsed(at.now)
+    if state.phase not in {Phase.PARKED, Phase.FAILED} or state.behind or held:
         return Moved(state, Verdict.REFUSED)
     queued = _queued(state.lease.fence, wait=policy.dispatch_grace, at=at)
     live = replace(state, phase=Phase.LIVE, crashes=0, tries=0, attention=None, parked_on=(), lease=queued)
@@ -396,12 +407,15 @@ def heal(state: State, *, key: str, at: StoreTime, policy: FleetPolicy) -> Moved
 
 
 def cancel(state: State) -> Moved:
-    """Ask for the run's end. A resting or queued run ends at once, a held one at its next write or renewal (P2)."""
+    """Ask for the run's end. A resting or queued run ends at once, a held one at its next write or renewal (P2).
+
+    Whoever holds the lease of a resting run loses it: no write of theirs would bring the end.
+    """
     if state.phase is Phase.CANCELLED:
         return Moved(state, Verdict.REPEATED)
     if state.phase in ENDED:
         return Moved(state, Verdict.REFUSED)
-    if state.lease.holding is Holding.WORKER:
+    if state.phase is Phase.LIVE and state.lease.holding is Holding.WORKER:
         return Moved(replace(state, cancel_requested=True))
     return _cancelled(replace(state, cancel_requested=True))
 

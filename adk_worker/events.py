@@ -1,0 +1,88 @@
+"""Makes the events of :class:`~adk_worker.runs.EventKind`, so that every run store tells the same of the same.
+
+Times, ids and fences are the store's to add.
+"""
+
+from __future__ import annotations
+
+from adk_worker.runs import EventKind, NewEvent
+from adk_worker.transitions import Attention, Reason, State, Verdict
+
+
+def submitted(agent: str) -> NewEvent:
+    """A run was submitted."""
+    return NewEvent(EventKind.SUBMITTED, {"agent": agent})
+
+
+def taken(holder: str, ticket: int) -> NewEvent:
+    """The message that presented ``ticket`` has the lease now."""
+    return NewEvent(EventKind.TAKEN, {"holder": holder, "ticket": ticket})
+
+
+def given_back(after: State, *, reason: Reason, detail: str) -> NewEvent:
+    """A task ended without a boundary, and the run is queued again."""
+    return NewEvent(EventKind.GIVEN_BACK, {"reason": reason.value, "detail": detail, "wait": after.lease.wait})
+
+
+def parked(after: State, detail: str) -> NewEvent:
+    """The run is parked."""
+    attention = None if after.attention is None else after.attention.value
+    return NewEvent(EventKind.PARKED, {"attention": attention, "detail": detail})
+
+
+def failed(detail: str) -> NewEvent:
+    """The run failed without a boundary."""
+    return NewEvent(EventKind.FAILED, {"detail": detail})
+
+
+def reaped(before: State, after: State, verdict: Verdict, *, known_dead: bool = False) -> tuple[NewEvent, ...]:
+    """What a reaper found and did, in order."""
+    told: list[NewEvent] = []
+    holder = before.lease.holder
+    if holder is not None:
+        data = {"holder": holder, "crashes": after.crashes, "known_dead": known_dead}
+        told.append(NewEvent(EventKind.RECOVERED, data))
+    elif verdict is Verdict.DONE:
+        told.append(NewEvent(EventKind.PUBLISHED_AGAIN, {"wait": after.lease.wait}))
+    if verdict is Verdict.PARKED:
+        told.append(parked(after, reaped_detail(after)))
+    elif verdict is Verdict.CANCELLED:
+        told.append(cancelled())
+    return tuple(told)
+
+
+def reaped_detail(after: State) -> str:
+    """The ``detail`` of a run that its reaper parked, for people."""
+    if after.attention is Attention.POISONED:
+        return f"its worker died {after.crashes} times without a new boundary"
+    return f"what ran is ahead of sequence {after.sequence}, the newest frontier that could be stored"
+
+
+def requeued(by: str) -> NewEvent:
+    """Somebody queued the run again."""
+    return NewEvent(EventKind.REQUEUED, {"by": by})
+
+
+def healed(key: str) -> NewEvent:
+    """The run is queued again, for the call that it was parked on has its outcome."""
+    return NewEvent(EventKind.HEALED, {"key": key})
+
+
+def late_outcome(key: str) -> NewEvent:
+    """An outcome came after the settlement, and is kept as evidence."""
+    return NewEvent(EventKind.LATE_OUTCOME, {"key": key})
+
+
+def settled(key: str, by: str) -> NewEvent:
+    """Somebody other than its owner decided a call."""
+    return NewEvent(EventKind.SETTLED, {"key": key, "by": by})
+
+
+def cancel_requested(by: str) -> NewEvent:
+    """Somebody asked for the run's end."""
+    return NewEvent(EventKind.CANCEL_REQUESTED, {"by": by})
+
+
+def cancelled() -> NewEvent:
+    """A cancel has ended the run."""
+    return NewEvent(EventKind.CANCELLED)

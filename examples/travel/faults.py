@@ -155,6 +155,7 @@ class Faults:
     def left(self, request: Request) -> None:
         """Forget ``request``: it was answered, or its connection closed. The caller holds the lock."""
         self._taken.pop(request.id, None)
+        self._room.notify_all()
 
     def play(self, place: Place, request: Request) -> Iterator[Played]:
         """Do to ``request`` what the rules that took it say at ``place``, one after the other.
@@ -174,11 +175,10 @@ class Faults:
 
     def _hold(self, live: _Live, request: Request) -> Ending | None:
         with self._room:
-            if live.ended is None:
-                self._held[request.id] = Held(request, live.id, live.rule.at)
-                self._room.notify_all()
-                self._room.wait_for(lambda: live.ended is not None or request.id in self._released)
-                del self._held[request.id]
+            self._held[request.id] = Held(request, live.id, live.rule.at)
+            self._room.notify_all()
+            self._room.wait_for(lambda: live.ended is not None or request.id in self._released)
+            del self._held[request.id]
             then = self._released.pop(request.id, live.ended)
             return None if then == "go_on" else then
 
@@ -189,7 +189,8 @@ class Faults:
 
         ``request`` lets go of that one alone, and its rule works on. Otherwise ``rule``, or every rule if neither is
         given, comes to its end: it takes no more requests, and those that it has taken but that have not reached its
-        place yet go straight through. ``then``: they go on, their connection is dropped, or they are answered 500.
+        place yet go straight through. ``then``: they go on, their connection is dropped, or they are answered 500; with
+        the latter two this returns when they are over, so that the service no longer counts them as in flight.
         Raises :class:`UnknownError` if there is no such rule, or no such request inside a hold.
         """
         with self._room:
@@ -198,16 +199,20 @@ class Faults:
                 if request not in held:
                     raise UnknownError(f"request {request} is not held; held are: {held}")
                 self._released[request] = then
-                self._room.notify_all()
-                return (request,)
+                return self._gone((request,), then)
             if rule is not None and rule not in self._rules:
                 raise UnknownError(f"there is no rule {rule}; made were: {sorted(self._rules)}")
             freed = tuple(held.request.id for held in self._inside(rule))
             ending = self._rules.values() if rule is None else [self._rules[rule]]
             for live in ending:
                 live.ended = live.ended or then
-            self._room.notify_all()
-            return freed
+            return self._gone(freed, then)
+
+    def _gone(self, freed: tuple[int, ...], then: Release) -> tuple[int, ...]:
+        self._room.notify_all()
+        if then != "go_on":
+            self._room.wait_for(lambda: not any(number in self._taken for number in freed))
+        return freed
 
     def waiting(self, *, rule: int | None = None, at_least: int = 0, timeout: float = 0) -> tuple[Held, ...]:
         """The requests inside a hold (of ``rule``), oldest first, as soon as there are ``at_least`` so many.

@@ -118,8 +118,6 @@ class Office:
         """Play the faults that took ``request`` at ``place``, and keep what was played in the journal."""
         for played in self.faults.play(place, request):
             with self._room:
-                if place == "before_effect" and played.ending is not None and played.ending != "refuse":
-                    self._undecided.pop(request.id, None)
                 then = f", then {played.ending}" if played.rule.do == "hold" and played.ending else ""
                 self._write("fault", request, note=f"{played.rule.do} {place}{then}")
             yield played

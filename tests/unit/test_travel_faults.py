@@ -130,6 +130,18 @@ class TestAHold:
             assert held.release() == ()
             answer.result(30)
 
+    def test_that_ended_its_request_leaves_nothing_in_flight(self, travel, send, threads):
+        for number in range(30):
+            held = travel.hold("hold", times=None)
+            answer = threads.submit(send, f"k{number}")
+            [waiting] = held.wait()
+
+            travel.release(request=waiting.request, then="drop") if number % 2 else held.release(then="answer")
+
+            assert ask(travel.url, "GET", f"/effects/k{number}") == {"state": "none"}
+            assert isinstance(answer.exception(30), UnansweredError)
+            held.release()
+
     def test_outlives_the_client_that_was_killed(self, travel):
         """I7: a request may outlive its sender, and have its effect when its sender is long dead."""
         held = travel.hold("hold")

@@ -1,0 +1,8 @@
+"""The stores in memory: the reference of every rule, for tests and for runs in one process that need not outlive it."""
+
+from __future__ import annotations
+
+from adk_worker.memory.data import MemoryData
+from adk_worker.memory.leases import MemoryLeaseStore
+
+__all__ = ["MemoryData", "MemoryLeaseStore"]

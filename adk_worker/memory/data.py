@@ -1,0 +1,124 @@
+"""What a memory store holds: rows behind one lock, as a database would, so that it lies about nothing.
+
+Rows are immutable, and whatever came in as JSON is kept as text: nothing that a caller still holds can change what is
+stored, and nothing that is read out can either.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from adk_worker.claim_transitions import ResumeClaim
+from adk_worker.errors import StaleFenceError
+from adk_worker.fences import check_fence
+from adk_worker.history import StoredSegment
+from adk_worker.lease import QUEUE, RunLease
+from adk_worker.transitions import Holding, LeaseState, State, StoreTime
+
+RunKey = tuple[str, str]
+"""(tenant, run id): a pair, never a joined string (T1)."""
+ClaimKey = tuple[str, str]
+"""(tenant, idempotency key)"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredClaim:
+    """A claim's row: its JSON, and the run that it was begun for, where one was named."""
+
+    text: str
+    run: RunKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint:
+    """A frontier's row."""
+
+    payload: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run's row. Its lease stands in a row of its own, as in every store: ``state.lease`` is filled in on reading."""
+
+    submitted: str
+    """JSON of what was submitted: agent, input, metadata, masks."""
+    state: State
+    number: int
+    """Rises with every submit, for the order of a listing."""
+    revision: str
+    created_at: float
+    updated_at: float
+    detail: str | None = None
+    iteration: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_micros: int = 0
+    output: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event's row; ``data`` is JSON."""
+
+    at: float
+    kind: str
+    fence: int
+    data: str
+
+
+class MemoryData:
+    """All rows of one memory store. Stores made over the same data share it, as tables of one database do.
+
+    ``clock`` is the store's clock, in seconds since the epoch (L1).
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.lock = threading.RLock()
+        self.clock = clock
+        self.epoch = 0
+        self.leases: dict[RunKey, LeaseState] = {}
+        self.fences_seen: dict[RunKey, int] = {}
+        self.checkpoints: dict[RunKey, StoredCheckpoint] = {}
+        self.claims: dict[ClaimKey, StoredClaim] = {}
+        self.resumes: dict[RunKey, ResumeClaim] = {}
+        self.segments: dict[RunKey, dict[tuple[int, str], StoredSegment]] = defaultdict(dict)
+        self.runs: dict[RunKey, StoredRun] = {}
+        self.events: dict[RunKey, list[StoredEvent]] = defaultdict(list)
+        self.last_sweep: float | None = None
+
+    def at(self) -> StoreTime:
+        """The time of one operation: read once, under the lock."""
+        return StoreTime(self.clock(), self.epoch)
+
+    def lease(self, key: RunKey) -> LeaseState:
+        """The lease's row; one that was never granted is free under fence 0."""
+        return self.leases.get(key, LeaseState())
+
+    def accept_fence(self, key: RunKey, fence: int | None) -> None:
+        """Let a write of a checkpoint or a transcript pass, or refuse it; without a fence it passes (F1, F2).
+
+        :raises StaleFenceError: ``fence`` may not write.
+        """
+        if fence is not None:
+            tenant, run_id = key
+            seen = self.fences_seen.get(key, 0)
+            highest = check_fence(self.leases.get(key), tenant=tenant, run_id=run_id, fence=fence, seen=seen)
+            self.fences_seen[key] = highest
+
+
+def as_run_lease(key: RunKey, lease: LeaseState) -> RunLease:
+    """The row as callers see it."""
+    tenant, run_id = key
+    holder = lease.holder if lease.holding is Holding.WORKER and lease.holder is not None else QUEUE
+    return RunLease(tenant, run_id, holder, lease.fence, lease.expires_at)
+
+
+def stale(key: RunKey, *, presented: int, current: int) -> StaleFenceError:
+    """The refusal of a write under ``presented``."""
+    tenant, run_id = key
+    return StaleFenceError(tenant=tenant, run_id=run_id, presented=presented, current=current)

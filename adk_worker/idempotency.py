@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 from adk_worker.messages import canonical_json
+from adk_worker.names import check_name
 from adk_worker.outcomes import ToolOutcome
 
 RESUME_CLAIM_SECONDS = 300.0
@@ -39,6 +40,16 @@ def call_digest(key: str, *, tool: str, arguments: Mapping[str, Any]) -> str:
     """
     said = canonical_json([tool, dict(arguments)])
     return hmac.new(key.encode(), said.encode(), hashlib.sha256).hexdigest()
+
+
+def check_claim(tenant: object, key: object, owner: object) -> None:
+    """Raise ``InvalidNameError`` unless all three can stand in a claim: its key and its owner are names as a run id is.
+
+    :func:`call_key` makes keys, and :class:`~adk_worker.liveness.Holder` owners, that are.
+    """
+    check_name(tenant, what="tenant")
+    check_name(key, what="idempotency key")
+    check_name(owner, what="owner")
 
 
 BY_OWNER = "owner"

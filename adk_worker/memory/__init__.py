@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from adk_worker.memory.data import MemoryData
+from adk_worker.memory.idempotency import MemoryIdempotencyStore
 from adk_worker.memory.leases import MemoryLeaseStore
 
-__all__ = ["MemoryData", "MemoryLeaseStore"]
+__all__ = ["MemoryData", "MemoryIdempotencyStore", "MemoryLeaseStore"]

@@ -1,0 +1,61 @@
+"""The rows of claims, and what follows for a run once a call is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import TypeAdapter
+
+from adk_worker import claim_transitions, events, transitions
+from adk_worker.idempotency import Claim, ClaimState
+from adk_worker.memory import journal
+from adk_worker.memory.data import ClaimKey, MemoryData, RunKey, StoredClaim
+from adk_worker.messages import canonical_json
+from adk_worker.transitions import FleetPolicy, Phase, Verdict
+
+_CLAIM: TypeAdapter[Claim] = TypeAdapter(Claim)
+
+
+def load(data: MemoryData, key: ClaimKey) -> Claim | None:
+    """The claim on ``key``, made anew from its JSON."""
+    row = data.claims.get(key)
+    return None if row is None else _CLAIM.validate_json(row.text)
+
+
+def save(data: MemoryData, claim: Claim, *, run: RunKey | None = None) -> None:
+    """Write the claim's row. The run that it was begun for stays the first one named."""
+    key = (claim.tenant, claim.key)
+    row = data.claims.get(key)
+    known = row.run if row is not None and row.run is not None else run
+    data.claims[key] = StoredClaim(canonical_json(_CLAIM.dump_python(claim, mode="json")), known)
+
+
+def of_run(data: MemoryData, key: RunKey) -> Sequence[Claim]:
+    """The run's claims in the order in which they began."""
+    return [_CLAIM.validate_json(row.text) for row in data.claims.values() if row.run == key]
+
+
+def decide(data: MemoryData, before: Claim | None, after: Claim) -> None:
+    """Write a claim on which an outcome came in, and what follows for its run, all in one (F4, P2)."""
+    if before == after:
+        return
+    save(data, after)
+    run = data.claims[after.tenant, after.key].run
+    if run is None or run not in data.runs:
+        return
+    at = data.at()
+    if after.state is ClaimState.SETTLED and (before is None or before.state is ClaimState.IN_FLIGHT):
+        state = journal.state_of(data, run)
+        moved = transitions.heal(state, key=after.key, at=at, policy=FleetPolicy())
+        if moved.verdict is Verdict.DONE:
+            journal.write(data, run, moved.state, [events.healed(after.key)], at=at, detail=None)
+        if state.phase is Phase.CANCELLED:
+            forget_if_decided(data, run)
+    elif after.late != (before.late if before else ()):
+        journal.tell(data, run, [events.late_outcome(after.key)], at=at)
+
+
+def forget_if_decided(data: MemoryData, run: RunKey) -> None:
+    """Forget the frontier of a run that was cancelled, unless a call of its is still undecided (C5, P2)."""
+    if not claim_transitions.any_in_flight(of_run(data, run)):
+        data.checkpoints.pop(run, None)

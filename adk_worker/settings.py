@@ -137,8 +137,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         wrong = []
-        # A tolerance, for a third of 0.3 is not 0.1.
-        if self.lease_renew_within > self.lease_ttl / 3 * (1 + 1e-9):
+        if self.lease_renew_within > self.lease_ttl / 3:
             wrong.append(
                 "ADK_LEASE_RENEW_WITHIN has to be at most a third of ADK_LEASE_TTL, so that two renewals may fail"
             )

@@ -7,11 +7,12 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from adk_worker.bounded import derived
 from adk_worker.context import ToolContext
 from adk_worker.endings import How, ending
 from adk_worker.errors import ToolError
@@ -470,6 +471,16 @@ async def test_a_call_that_an_executor_queued_before_it_refused_is_not_made_late
     assert made == []
 
 
+async def test_a_late_outcome_that_will_never_come_is_no_longer_waited_for():
+    """F4: the loop is shut down, and cancels what runs in it."""
+    source: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    late = derived(source, str)
+    source.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await late
+
+
 # --- it is cancelled -----------------------------------------------------------------------------------------------
 
 
@@ -545,17 +556,24 @@ async def test_a_cancellation_from_outside_takes_back_a_sync_tool_that_has_not_b
 def test_a_thread_may_outlive_the_loop_that_waited_for_it():
     """I10: its end is nobody's any more, and no noise."""
     go = threading.Event()
+    threads: list[Future[Any]] = []
+
+    class Watched(ThreadPoolExecutor):
+        def submit(self, *args, **kwargs):
+            threads.append(super().submit(*args, **kwargs))
+            return threads[-1]
 
     @tool(timeout=0.01)
     def pay() -> str:
         go.wait(30)
         return "paid"
 
-    with ThreadPoolExecutor(max_workers=1) as pool:
+    with Watched(max_workers=1) as pool:
         ended = asyncio.run(invoke(pay, CONTEXT, {}, executor=pool))
         go.set()
 
     assert isinstance(ended, Unresolved)
+    assert [thread.exception() for thread in threads] == [None]
 
 
 # --- a tool's own retries ------------------------------------------------------------------------------------------

@@ -181,7 +181,15 @@ def test_passwords_are_in_no_repr_and_in_no_error(load):
             load(**({"ADK_STORE_URL": url} | wrong))
         assert "hunter2" not in str(caught.value)
         assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__
         assert "hunter2" not in str(pickle.loads(pickle.dumps(caught.value)))  # noqa: S301 - our own
+
+
+def test_settings_made_by_hand_do_not_repeat_a_password_either():
+    with pytest.raises(ValidationError) as caught:
+        Settings(store_url="hunter2")
+
+    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ ADK_VENV=${ADK_VENV:-$ADK_ROOT/.venv}
 ADK_PYTHON=$ADK_VENV/bin/python
 
 adk_say() {
-    printf '\033[2m-- %s\033[0m\n' "$*" >&2
+    printf -- '-- %s\n' "$*" >&2
 }
 
 adk_die() {

@@ -37,7 +37,7 @@ from adk_worker.messages import Message
 from adk_worker.providers import resolve_provider
 from adk_worker.redaction import Redactor
 from adk_worker.registry import Registry
-from adk_worker.results import text_of
+from adk_worker.results import MAX_RESULT_BYTES, text_of
 from adk_worker.runs import Committed, Dispatch, Run, Stores, Taken
 from adk_worker.surroundings import Surroundings
 from adk_worker.transitions import Attention, FleetPolicy, Reason, Verdict
@@ -94,7 +94,7 @@ class _Back:
 class Stepper:
     """Carries out messages in one process. Its steps run concurrently, all in the event loop that calls them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each part of the composition, once
         self,
         *,
         stores: Stores,
@@ -105,6 +105,7 @@ class Stepper:
         checkpoint_max_bytes: int,
         tool_executor: Executor,
         redactor: Redactor | None = None,
+        tool_result_max_bytes: int = MAX_RESULT_BYTES,
     ) -> None:
         self._stores = stores
         self._registry = registry
@@ -114,6 +115,7 @@ class Stepper:
         self._max_bytes = checkpoint_max_bytes
         self._executor = tool_executor
         self._redactor = redactor or Redactor()
+        self._max_result_bytes = tool_result_max_bytes
         self._late: set[asyncio.Task[None]] = set()
 
     async def step(self, message: Dispatch, *, label: str) -> StepEnd:
@@ -212,6 +214,7 @@ class Stepper:
             interruption=interruption,
             executor=self._executor,
             keep_late=self._keep_late,
+            max_result_bytes=self._max_result_bytes,
         )
         resuming = bool(frontier.calls)
         if resuming:

@@ -11,6 +11,7 @@ from adk_worker.agent import Agent
 from adk_worker.interruption import Interruption
 from adk_worker.model import ModelProvider
 from adk_worker.redaction import Masker
+from adk_worker.results import MAX_RESULT_BYTES
 from adk_worker.scribe import Scribe
 
 
@@ -24,5 +25,7 @@ class Surroundings:
     masker: Masker
     interruption: Interruption
     executor: Executor
+    """Runs sync tools and probes."""
     keep_late: Callable[[asyncio.Task[None]], None]
     """Holds on to a task that records a late outcome, until it is done."""
+    max_result_bytes: int = MAX_RESULT_BYTES

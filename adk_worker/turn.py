@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -76,6 +77,7 @@ class Turn:
         self._interruption = surroundings.interruption
         self._executor = surroundings.executor
         self._keep_late = surroundings.keep_late
+        self._max_result_bytes = surroundings.max_result_bytes
         self._outcomes: dict[int, ToolOutcome] = {}
         self._unrecorded: dict[int, Claim] = {}
         self._tried: set[int] = set()
@@ -150,7 +152,13 @@ class Turn:
         if planned.claim is None or call.key is None or tool is None or tool.probe is None:
             return "no intent was recorded for it" if planned.claim is None else "its tool has no probe", None
         claim = noted.get(planned.claim.key, planned.claim)
-        asked = ask(tool.probe, call.key, call.arguments, executor=self._executor)
+        asked = ask(
+            tool.probe,
+            call.key,
+            call.arguments,
+            executor=self._executor,
+            max_result_bytes=self._max_result_bytes,
+        )
         match await self._interruption.guard(asked, until=Cause.TIMEOUT):
             case Happened(ToolOutcome() as outcome):
                 return await self._settled(claim, self._masked(outcome))
@@ -236,7 +244,14 @@ class Turn:
                 context = self._context(call)
                 try:
                     ended = await self._interruption.guard(
-                        invoke(tool, context, values, executor=self._executor), until=until
+                        invoke(
+                            tool,
+                            context,
+                            values,
+                            executor=self._executor,
+                            max_result_bytes=self._max_result_bytes,
+                        ),
+                        until=until,
                     )
                 except Interrupted:
                     return
@@ -282,7 +297,12 @@ class Turn:
             idempotency_key=call.key,
             fence=self._scribe.fence,
             metadata=self._frontier.metadata,
+            sink=functools.partial(self._progress, call),
         )
+
+    def _progress(self, call: OutstandingCall, message: str, fraction: float | None) -> None:
+        run = {"tenant": self._frontier.tenant, "run_id": self._frontier.run_id}
+        _log.info("tool_progress", tool=call.tool, message=self._masker.text(message), fraction=fraction, **run)
 
     def _masked(self, outcome: ToolOutcome) -> ToolOutcome:
         return outcome.model_copy(update={"content": self._masker.json(outcome.content)})

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,6 +23,8 @@ from adk_worker.errors import HistoryUnavailableError
 from adk_worker.messages import Message, dump_messages, load_messages
 
 _SCHEME = "h1"
+_HANDLE = re.compile(_SCHEME + r"\.([A-Za-z0-9_-]+)\.(0|[1-9][0-9]{0,8})\.([0-9a-f]{32})")
+_NO_HANDLE = "it is not a transcript's handle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +45,17 @@ class Handle:
 
         :raises HistoryUnavailableError: it is none of ours.
         """
-        if not handle.startswith(f"{_SCHEME}."):
-            raise HistoryUnavailableError(handle=handle, reason="it is not a transcript's handle")
-        try:
-            _, run, count, digest = handle.removeprefix(_SCHEME).split(".")
-            run_id = base64.b64decode(run + "=" * (-len(run) % 4), altchars=b"-_", validate=True).decode()
-            return cls(run_id, int(count), digest)
-        except (ValueError, binascii.Error) as error:
-            raise HistoryUnavailableError(handle=handle, reason="it is not a transcript's handle") from error
+        found = _HANDLE.fullmatch(handle)
+        if found is not None:
+            run, count, digest = found.groups()
+            try:
+                run_id = base64.urlsafe_b64decode(run + "=" * (-len(run) % 4)).decode()
+            except (ValueError, binascii.Error) as error:
+                raise HistoryUnavailableError(handle=handle, reason=_NO_HANDLE) from error
+            parsed = cls(run_id, int(count), digest)
+            if str(parsed) == handle:  # one transcript has one handle
+                return parsed
+        raise HistoryUnavailableError(handle=handle, reason=_NO_HANDLE)
 
     @classmethod
     def empty(cls, run_id: str) -> Handle:
@@ -133,7 +139,8 @@ class HistoryStore(Protocol):
         ``after`` is the handle to extend; without it, the newest segment that ends at ``start``. Appending the same
         messages at the same place again returns the same handle and stores nothing.
 
-        :raises HistoryUnavailableError: there is nothing that ends at ``start``.
+        :raises ValueError: there are no messages.
+        :raises HistoryUnavailableError: there is nothing that ends at ``start``, or ``after`` does not.
         :raises StaleFenceError: ``fence`` was given and may not write (F1).
         """
         ...

@@ -19,14 +19,24 @@ import pytest
 
 # Before the first import of each, so that a failing assertion shows its values.
 pytest.register_assert_rewrite(
+    "adk_worker.conformance.checkpoints",
+    "adk_worker.conformance.history",
     "adk_worker.conformance.idempotency",
     "adk_worker.conformance.leases",
     "adk_worker.conformance.resume_claims",
     "adk_worker.conformance.waiting",
 )
 
+from adk_worker.conformance.checkpoints import CheckpointStoreConformance  # noqa: E402
+from adk_worker.conformance.history import HistoryStoreConformance  # noqa: E402
 from adk_worker.conformance.idempotency import IdempotencyStoreConformance  # noqa: E402
 from adk_worker.conformance.leases import LeaseStoreConformance  # noqa: E402
 from adk_worker.conformance.resume_claims import ResumeClaimsConformance  # noqa: E402
 
-__all__ = ["IdempotencyStoreConformance", "LeaseStoreConformance", "ResumeClaimsConformance"]
+__all__ = [
+    "CheckpointStoreConformance",
+    "HistoryStoreConformance",
+    "IdempotencyStoreConformance",
+    "LeaseStoreConformance",
+    "ResumeClaimsConformance",
+]

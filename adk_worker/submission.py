@@ -1,0 +1,67 @@
+"""What a run store checks of a submit, and how it tells the same request from another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from adk_worker.errors import NotJSONError
+from adk_worker.messages import canonical_json
+from adk_worker.names import check_name, check_run
+from adk_worker.runs import NewRun, Run
+
+_OBJECT: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
+_TEXT: TypeAdapter[str] = TypeAdapter(str)
+
+
+def checked(new: NewRun) -> NewRun:
+    """Return the submit with JSON of its own, or refuse it before anything is written.
+
+    :raises InvalidNameError: the tenant, the run id or the agent's name cannot be one.
+    :raises NotJSONError: the input is no text, or ``metadata`` or ``masks`` no JSON object.
+    """
+    check_run(new.tenant, new.run_id)
+    check_name(new.agent, what="agent's name")
+    if not isinstance(new.input, str):
+        raise NotJSONError(what="the input", reason=f"it is {type(new.input).__name__}, not a text")
+    _read(_TEXT, "the input", new.input)
+    return replace(new, metadata=_object("metadata", new.metadata), masks=_object("masks", new.masks))
+
+
+def same_request(run: Run, new: NewRun) -> bool:
+    """Whether ``new`` asks for what ``run`` was submitted with: the same agent, input and metadata (F5).
+
+    Not the revision: whoever asks again after a deployment asks for the same.
+    """
+    asked = [run.agent, run.input, run.metadata]
+    return canonical_json(asked) == canonical_json([new.agent, new.input, dict(new.metadata)])
+
+
+def _object(what: str, value: Mapping[str, Any]) -> dict[str, JsonValue]:
+    try:
+        checked_object = _OBJECT.validate_python(dict(value), strict=True)
+    except (ValidationError, TypeError, ValueError) as error:
+        raise NotJSONError(what=what, reason=_first(error)) from error
+    return _read(_OBJECT, what, checked_object)
+
+
+def _read(as_json: TypeAdapter[Any], what: str, value: Any) -> Any:
+    """What reading the stored form gives back: nothing may get in that cannot come out."""
+    try:
+        return as_json.validate_json(canonical_json(value))
+    except ValidationError as error:
+        reason = "a text in it has a lone surrogate, or it is nested too deeply"
+        raise NotJSONError(what=what, reason=reason) from error
+    except (ValueError, RecursionError) as error:  # NaN, infinity, or itself
+        raise NotJSONError(what=what, reason=_first(error)) from error
+
+
+def _first(error: Exception) -> str:
+    """What is wrong and where, without the value: it may be a secret."""
+    if isinstance(error, ValidationError):
+        found = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        return f"{'.'.join(map(str, found['loc'])) or 'it'}: {found['msg']}"
+    return str(error)

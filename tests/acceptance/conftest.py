@@ -1,0 +1,67 @@
+"""The servers and services that a fleet under test stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from stores.sql.migrate import upgrade
+from tests.acceptance.fleet import SHORT, FleetUnderTest
+from tests.servers import OrphanGuard, PostgresServer
+from tests.travel import ROOT, TravelService
+
+MakeFleet = Callable[..., FleetUnderTest]
+
+
+@pytest.fixture
+def travel(tmp_path: Path, orphan_guard: OrphanGuard) -> Iterator[TravelService]:
+    """A booking service that honours no key: whatever is asked of it twice happens twice."""
+    with TravelService.start(tmp_path) as service:
+        orphan_guard.watch(service.pid)
+        yield service
+
+
+@pytest.fixture(scope="session")
+def migrated(postgres_server: PostgresServer) -> str:
+    """The name of a template with the schema, so that each test's database costs a copy."""
+    return postgres_server.template("adk_migrated", upgrade)
+
+
+@pytest.fixture
+def make_fleet(
+    tmp_path: Path,
+    postgres_server: PostgresServer,
+    migrated: str,
+    redis_url: str,
+    travel: TravelService,
+    orphan_guard: OrphanGuard,
+) -> Iterator[MakeFleet]:
+    """Make a fleet on PostgreSQL and Redis, reaped unless ``reaped=False``; all of it ends with the test."""
+    with ExitStack() as stack:
+
+        def make(*, times=SHORT, root: Path = ROOT, reaped: bool = True) -> FleetUnderTest:
+            store_url = stack.enter_context(postgres_server.database(template=migrated))
+            fleet = FleetUnderTest(
+                tmp_path,
+                store_url=store_url,
+                broker_url=redis_url,
+                travel=travel,
+                guard=orphan_guard,
+                times=times,
+                root=root,
+            )
+            stack.callback(fleet.close)
+            if reaped:
+                fleet.backstage()
+            return fleet
+
+        yield make
+
+
+@pytest.fixture
+def fleet(make_fleet: MakeFleet) -> FleetUnderTest:
+    """A fleet on PostgreSQL and Redis with short times, reaped."""
+    return make_fleet()

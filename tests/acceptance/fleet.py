@@ -1,0 +1,244 @@
+"""A fleet under test: real Celery processes, each started and ended by its pid, on servers that a test may injure."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from adk_worker.client import Fleet
+from adk_worker.runs import Dispatch, Event, Run, RunStatus
+from examples.travel.model import ModelSide
+from tasks.dispatch import CeleryDispatcher
+from tests.servers import OrphanGuard
+from tests.travel import ROOT, TravelService
+from tests.waiting import wait_until
+
+PATIENCE = 60.0
+"""Seconds that a test waits for the fleet to do something, on a machine that may be busy."""
+
+SHORT: Mapping[str, str] = {
+    "ADK_LEASE_TTL": "3",
+    "ADK_LEASE_RENEW_WITHIN": "1",
+    "ADK_REAP_EVERY": "0.5",
+    "ADK_DISPATCH_GRACE": "2",
+    "ADK_RETRY_BACKOFF": "0.2",
+    "ADK_MAX_CRASHES": "5",
+    "ADK_DRAIN_TIMEOUT": "5",
+}
+"""Times so short that a recovery is seen within seconds; every wait in the tests is for the thing itself."""
+
+LONG: Mapping[str, str] = {**SHORT, "ADK_LEASE_TTL": "120", "ADK_LEASE_RENEW_WITHIN": "30", "ADK_DISPATCH_GRACE": "120"}
+"""Times so long that nothing in a test is recovered by a lease that lapses."""
+
+POOLS: Mapping[str, Sequence[str]] = {
+    "threads": ("--pool", "threads", "--concurrency", "8"),
+    "prefork": ("--pool", "prefork", "--concurrency", "2"),
+}
+
+
+class Process:
+    """One process of the fleet, with its log in a file."""
+
+    def __init__(self, name: str, command: Sequence[str], *, log: Path, environment: Mapping[str, str]) -> None:
+        self.name = name
+        self._log = log
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                command,
+                cwd=environment.get("ADK_TEST_ROOT", ROOT),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process's id, which stays its own until it has been waited for."""
+        return self._process.pid
+
+    def log(self) -> str:
+        """All that it printed."""
+        return self._log.read_text(errors="replace")
+
+    def says(self, what: str) -> bool:
+        """Whether it has printed ``what``; fails when it has ended."""
+        assert self._process.poll() is None, f"{self.name} ended by itself:\n{self.log()[-4000:]}"
+        return what in self.log()
+
+    def children(self) -> list[psutil.Process]:
+        """Its processes below it, the pool's of a prefork worker."""
+        return psutil.Process(self.pid).children(recursive=True)
+
+    def kill(self) -> None:
+        """SIGKILL to it and, at the same moment as far as that goes, to all below it; and wait until they are gone."""
+        if self._process.poll() is not None:
+            return
+        victims = [psutil.Process(self.pid), *self.children()]
+        for victim in victims:
+            with _gone_already():
+                victim.kill()
+        psutil.wait_procs(victims[1:], timeout=PATIENCE)
+        self._process.wait(PATIENCE)
+
+    def pause(self) -> None:
+        """SIGSTOP to it and all below it."""
+        for process in (psutil.Process(self.pid), *self.children()):
+            process.suspend()
+
+    def go_on(self) -> None:
+        """SIGCONT to it and all below it."""
+        for process in (*self.children(), psutil.Process(self.pid)):
+            process.resume()
+
+    def stop(self) -> int:
+        """SIGTERM, and wait until it is gone; SIGKILL if it does not go."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise AssertionError(f"{self.name} does not end on SIGTERM:\n{self.log()[-4000:]}") from None
+        return self._process.wait()
+
+
+@contextmanager
+def _gone_already() -> Iterator[None]:
+    try:
+        yield
+    except psutil.NoSuchProcess:
+        return
+
+
+class FleetUnderTest:
+    """One store, one broker, one booking service, and the processes that a test starts on them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        store_url: str,
+        broker_url: str,
+        travel: TravelService,
+        guard: OrphanGuard,
+        times: Mapping[str, str] = SHORT,
+        root: Path = ROOT,
+    ) -> None:
+        self.folder = folder
+        self.travel = travel
+        self.store_url = store_url
+        self.broker_url = broker_url
+        self.models = ModelSide(folder)
+        self._guard = guard
+        self._root = root
+        self._times = times
+        self._processes: list[Process] = []
+        self._fleet: Fleet | None = None
+
+    # --- processes ----------------------------------------------------------------------------------------------
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """What a process of this fleet finds in its environment."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ADK_", "TRAVEL_"))}
+        return {
+            **kept,
+            **self._times,
+            **self.travel.environment,
+            "PYTHONPATH": str(self._root),
+            "ADK_TEST_ROOT": str(self._root),
+            "PYTHONUNBUFFERED": "1",
+            "ADK_STORE_URL": self.store_url,
+            "ADK_BROKER_URL": self.broker_url,
+            "ADK_AGENTS": "tests.acceptance.agents",
+            "TRAVEL_MODEL_DIR": str(self.folder),
+            **more,
+        }
+
+    def celery(self, name: str, *arguments: str, ready: str | None = None, **environment: str) -> Process:
+        """Start a Celery program; return once its log says ``ready``."""
+        command = [sys.executable, "-m", "celery", "-A", "tasks.app", *arguments]
+        process = Process(name, command, log=self.folder / f"{name}.log", environment=self.environment(**environment))
+        self._processes.append(process)
+        self._guard.watch(process.pid)
+        if ready:
+            wait_until(lambda: process.says(ready), within=PATIENCE, what=f"{name} to be ready")
+        return process
+
+    def worker(self, name: str, *, pool: str = "threads", **environment: str) -> Process:
+        """Start a worker, and return once it consumes."""
+        arguments = ("worker", "-Q", "adk", "-n", f"{name}@%h", "-l", "INFO", *POOLS[pool])
+        return self.celery(name, *arguments, ready=f"{name}@", **environment)
+
+    def backstage(self) -> None:
+        """Start what reaps: beat, and a worker of the control queue."""
+        self.celery("beat", "beat", "-l", "INFO", "-s", str(self.folder / "beat-schedule"), "--pidfile", "")
+        arguments = ("worker", "-Q", "adk.control", "-n", "control@%h", "-c", "1", "-P", "threads", "-l", "INFO")
+        self.celery("control", *arguments, ready="control@")
+
+    def close(self) -> None:
+        """End every process, the youngest first."""
+        for process in reversed(self._processes):
+            process.kill()
+
+    def logs(self) -> str:
+        """The end of every log, for a failure."""
+        return "\n".join(f"--- {process.name}\n{process.log()[-3000:]}" for process in self._processes)
+
+    # --- runs ---------------------------------------------------------------------------------------------------
+
+    @property
+    def sync(self) -> Any:
+        """The client's blocking face, as a web app would have it."""
+        if self._fleet is None:
+            from adk_worker.settings import Settings  # noqa: PLC0415
+            from adk_worker.wiring import make_fleet  # noqa: PLC0415
+
+            settings = Settings(store_url=self.store_url, broker_url=self.broker_url)
+            self._fleet = make_fleet(settings)
+        return self._fleet.sync
+
+    def submit(self, run_id: str, *, agent: str = "travel", **metadata: Any) -> Run:
+        """Submit a run."""
+        return self.sync.submit(agent, "a seat to Berlin, please", tenant="acme", run_id=run_id, metadata=metadata)
+
+    def publish(self, message: Dispatch) -> None:
+        """Put a message on the broker, as a copy of one would come."""
+        asyncio.run(CeleryDispatcher(self.broker_url).dispatch(message))
+
+    def run(self, run_id: str) -> Run:
+        """The run as it stands."""
+        return self.sync.get(run_id, tenant="acme")
+
+    def events(self, run_id: str, kind: str | None = None) -> list[Event]:
+        """What happened to it."""
+        store = self.sync.events(run_id, tenant="acme")
+        return [event for event in store if kind in {None, event.kind}]
+
+    def rests(self, run_id: str, status: RunStatus = RunStatus.COMPLETED) -> Run:
+        """Wait until nothing moves the run any more, and check where it rests."""
+
+        def resting() -> Run | None:
+            run = self.run(run_id)
+            return run if run.status.resting else None
+
+        run = wait_until(resting, within=PATIENCE, what=f"{run_id} to rest\n{self.logs()}")
+        assert run.status is status, f"{run_id} is {run.status}: {run.attention}, {run.detail}\n{self.logs()}"
+        return run
+
+    def done_once(self, *run_ids: str) -> None:
+        """The verdict: all completed, every seat booked once and paid once, as the booking service has it."""
+        for run_id in run_ids:
+            self.rests(run_id)
+        verdict = self.travel.verdict(runs=[("acme", run_id) for run_id in run_ids])
+        assert verdict.ok, f"{verdict}\n{self.logs()}"

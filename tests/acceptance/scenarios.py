@@ -1,0 +1,166 @@
+"""What may happen to a fleet, as functions of one: each injures it from outside and ends with the verdict.
+
+The booking service is held at a place, the store or the broker stand behind a proxy, and processes get signals. Nothing
+in the runtime knows of it. The same functions run on builds with a rule taken out, where they have to fail.
+"""
+
+from __future__ import annotations
+
+from adk_worker.runs import RunStatus
+from adk_worker.transitions import Attention
+from tests.acceptance.fleet import PATIENCE, FleetUnderTest
+from tests.servers import Proxy
+from tests.waiting import wait_until
+
+
+def killed_in_a_model_call(fleet: FleetUnderTest, *, pool: str, run_id: str = "in-model") -> None:
+    """Iteration 3 is the model's; the worker dies in it, and another asks the model again, from that boundary."""
+    fleet.models.hold(run_id, tenant="acme", iteration=3)
+    victim = fleet.worker("victim", pool=pool)
+    fleet.submit(run_id)
+    wait_until(
+        lambda: [call for call in fleet.models.calls("began") if (call.run_id, call.iteration) == (run_id, 3)],
+        within=PATIENCE,
+        what="the model to be asked a third time",
+    )
+    victim.kill()
+    fleet.models.release(run_id, tenant="acme", iteration=3)
+    fleet.worker("heir", pool=pool)
+    fleet.done_once(run_id)
+    asked = [call.iteration for call in fleet.models.calls("began") if call.run_id == run_id]
+    assert asked == [1, 2, 3, 3, 4, 5], asked
+
+
+def killed_between_intent_and_effect(fleet: FleetUnderTest, *, pool: str, run_id: str = "before-effect") -> None:
+    """The request has arrived and nothing is booked; the probe bars its key, and the model asks for a new booking."""
+    held = fleet.travel.hold("book", run_id=run_id, at="before_effect")
+    victim = fleet.worker("victim", pool=pool)
+    fleet.submit(run_id)
+    held.wait(within=PATIENCE)
+    victim.kill()
+    fleet.worker("heir", pool=pool)
+    fleet.rests(run_id)
+    # The dead worker's request is still inside the service: it must find its key barred.
+    held.release(then="go_on")
+    fleet.done_once(run_id)
+
+
+def killed_between_effect_and_record(fleet: FleetUnderTest, *, pool: str, run_id: str = "after-effect") -> None:
+    """The seat is booked and the worker does not know; the probe does."""
+    held = fleet.travel.hold("book", run_id=run_id, at="before_answer")
+    victim = fleet.worker("victim", pool=pool)
+    fleet.submit(run_id)
+    held.wait(within=PATIENCE)
+    victim.kill()
+    held.release(then="drop")
+    fleet.worker("heir", pool=pool)
+    fleet.done_once(run_id)
+
+
+def killed_in_a_booking_nobody_can_ask_about(fleet: FleetUnderTest, *, pool: str, run_id: str = "blind-death") -> None:
+    """Without a probe the run parks, names the call, and is not booked twice however long it rests."""
+    held = fleet.travel.hold("book", run_id=run_id, at="before_answer")
+    victim = fleet.worker("victim", pool=pool)
+    fleet.submit(run_id, agent="blind")
+    held.wait(within=PATIENCE)
+    victim.kill()
+    held.release(then="drop")
+    fleet.worker("heir", pool=pool)
+    run = fleet.rests(run_id, RunStatus.PARKED)
+    assert run.attention is Attention.UNDECIDED_CALL, run
+    assert "book_seat" in (run.detail or ""), run
+    verdict = fleet.travel.verdict(runs=[("acme", run_id)], each={"book": 1})
+    assert verdict.ok, str(verdict)
+
+
+def paused_past_its_lease(fleet: FleetUnderTest, *, pool: str, run_id: str = "paused") -> None:
+    """SIGSTOP in a booking, past the TTL; the heir must park. SIGCONT: the late outcome heals the run (F4)."""
+    held = fleet.travel.hold("book", run_id=run_id, at="before_answer")
+    sleeper = fleet.worker("sleeper", pool=pool)
+    fleet.submit(run_id, agent="blind")
+    held.wait(within=PATIENCE)
+    sleeper.pause()
+    fleet.worker("heir", pool=pool)
+    parked = fleet.rests(run_id, RunStatus.PARKED)
+    assert parked.attention is Attention.UNDECIDED_CALL, parked
+    held.release(then="go_on")
+    sleeper.go_on()
+    wait_until(lambda: fleet.run(run_id).status is not RunStatus.PARKED, within=PATIENCE, what="the run to be healed")
+    fleet.done_once(run_id)
+    assert fleet.events(run_id, "healed"), fleet.events(run_id)
+
+
+def paused_before_it_acts(fleet: FleetUnderTest, *, pool: str, run_id: str = "stale") -> None:
+    """SIGSTOP in a model call, past the TTL; the heir ends the run. SIGCONT: the old worker's answer changes nothing.
+
+    Its intent is refused for its fence, so it dispatches nothing (F1): without that check it books a second seat.
+    """
+    iteration = 3
+    fleet.models.hold(run_id, tenant="acme", iteration=iteration)
+    sleeper = fleet.worker("sleeper", pool=pool)
+    fleet.submit(run_id)
+    wait_until(
+        lambda: [c for c in fleet.models.calls("began") if (c.run_id, c.iteration) == (run_id, iteration)],
+        within=PATIENCE,
+        what="the model to be asked",
+    )
+    sleeper.pause()
+    fleet.models.release(run_id, tenant="acme", iteration=iteration)
+    fleet.worker("heir", pool=pool)
+    fleet.rests(run_id)
+    ended = fleet.run(run_id)
+    sleeper.go_on()
+    wait_until(lambda: sleeper.says("superseded"), within=PATIENCE, what="the old worker to see that it was superseded")
+    assert fleet.run(run_id) == ended
+    fleet.done_once(run_id)
+
+
+def killed_between_commit_and_publish(fleet: FleetUnderTest, *, pool: str, broker: Proxy, run_id: str = "gap") -> None:
+    """The broker is out of the worker's reach at its commit, and then the worker dies; the reaper publishes."""
+    held = fleet.travel.hold("hold", run_id=run_id, at="before_answer")
+    victim = fleet.worker("victim", pool=pool, ADK_BROKER_URL=broker.url(fleet.broker_url))
+    fleet.submit(run_id)
+    held.wait(within=PATIENCE)
+    broker.refuse()
+    broker.cut()
+    before = fleet.run(run_id).sequence
+    held.release()
+    wait_until(lambda: fleet.run(run_id).sequence > before, within=PATIENCE, what="the boundary to be committed")
+    victim.kill()
+    fleet.worker("heir", pool=pool)
+    fleet.done_once(run_id)
+    assert fleet.events(run_id, "published_again"), fleet.events(run_id)
+
+
+def slow_to_commit_its_hand_over(
+    fleet: FleetUnderTest, *, pool: str, store: Proxy, run_id: str = "slow-commit"
+) -> None:
+    """The store stalls at a boundary while another worker is idle; the next message must come after the commit.
+
+    Times are long: a message that came before its commit would be refused as a duplicate, and nobody would publish it
+    again for minutes. A second run, carried by the idle worker, shows that such a message has had its chance.
+    """
+    held = fleet.travel.hold("hold", run_id=run_id, at="before_answer")
+    fleet.worker("slow", pool=pool, ADK_STORE_URL=store.url(fleet.store_url))
+    fleet.submit(run_id)
+    held.wait(within=PATIENCE)
+    fleet.worker("idle", pool=pool)
+    store.pause()
+    held.release()
+    # "slow" may take some of the second run's messages, and stall on them too: they go on once the store does.
+    wait_until(lambda: not fleet.travel.waiting(), within=PATIENCE, what="the booking service to have answered")
+    fleet.submit(f"{run_id}-canary-1")
+    fleet.submit(f"{run_id}-canary-2")
+    wait_until(
+        lambda: "step_ended" in idle_log(fleet) or "step_duplicate" in idle_log(fleet),
+        within=PATIENCE,
+        what="the idle worker to have carried out a message",
+    )
+    store.resume()
+    fleet.done_once(run_id, f"{run_id}-canary-1", f"{run_id}-canary-2")
+    assert "step_duplicate" not in fleet.logs(), fleet.logs()
+
+
+def idle_log(fleet: FleetUnderTest) -> str:
+    """What the worker named "idle" has logged."""
+    return (fleet.folder / "idle.log").read_text(errors="replace")

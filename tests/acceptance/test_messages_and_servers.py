@@ -1,0 +1,108 @@
+"""Messages that are doubled, lost or very late; servers that restart; answers that never come."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from adk_worker.runs import Dispatch
+from tests.acceptance import scenarios
+from tests.acceptance.fleet import LONG, PATIENCE, POOLS
+from tests.servers import PostgresServer, Proxy, RedisServer
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@pytest.mark.parametrize("pool", list(POOLS))
+def test_a_worker_paused_past_its_lease_writes_no_state_and_its_late_outcome_heals(fleet, pool):
+    """F1, F4: SIGSTOP past the TTL, SIGCONT afterwards; its outcome is evidence, and the run goes on by itself."""
+    scenarios.paused_past_its_lease(fleet, pool=pool)
+
+
+def test_a_worker_paused_before_it_acts_dispatches_nothing_afterwards(fleet):
+    """F1: the intent of a stale fence is refused in the store, whatever the worker believes."""
+    scenarios.paused_before_it_acts(fleet, pool="threads")
+
+
+def test_the_next_message_comes_after_the_commit_however_slow_that_is(make_fleet, postgres_proxy: Proxy):
+    """Published only once the ticket stands in the store: a healthy run needs no reaper."""
+    scenarios.slow_to_commit_its_hand_over(make_fleet(times=LONG), pool="threads", store=postgres_proxy)
+
+
+def test_doubled_and_very_late_messages_change_nothing(fleet):
+    """A ticket is spent once: copies that come at once, and every ticket of a run that has ended, are refused."""
+    fleet.submit("doubled")
+    first = fleet.events("doubled", "submitted")[0].fence
+    for _ in range(5):
+        fleet.publish(Dispatch("acme", "doubled", first))
+    worker = fleet.worker("worker")
+    fleet.done_once("doubled")
+    ended = fleet.run("doubled")
+    for ticket in range(1, ended.fence + 2):
+        fleet.publish(Dispatch("acme", "doubled", ticket))
+    expected = 5 + ended.fence + 1
+    wait_until(
+        lambda: worker.log().count("step_duplicate") >= expected, within=PATIENCE, what="the copies to be refused"
+    )
+    assert fleet.run("doubled") == ended
+    fleet.done_once("doubled")
+
+
+def test_a_lost_message_is_published_again_under_its_ticket(fleet, redis_url: str):
+    """The broker is emptied while runs are queued: nothing is lost but time."""
+    names = [f"lost-{number}" for number in range(5)]
+    for name in names:
+        fleet.submit(name)
+    redis.Redis.from_url(redis_url).flushdb()
+    fleet.worker("worker")
+    fleet.done_once(*names)
+    assert all(fleet.events(name, "published_again") for name in names)
+
+
+def test_a_broker_that_restarts_empty_loses_nothing_but_time(fleet, redis_server: RedisServer):
+    """Messages were in it; the store rebuilds them."""
+    names = [f"broker-{number}" for number in range(3)]
+    worker = fleet.worker("worker")
+    held = fleet.travel.hold("hold", at="before_answer", times=None)
+    for name in names:
+        fleet.submit(name)
+    held.wait(at_least=len(names), within=PATIENCE)
+    redis_server.kill()
+    redis_server.start()
+    redis.Redis.from_url(fleet.broker_url).flushdb()
+    held.release()
+    fleet.done_once(*names)
+    assert worker.log()
+
+
+def test_a_database_that_restarts_in_mid_run_is_waited_for(fleet, postgres_server: PostgresServer):
+    """C3, F5: workers, reaper and client go on by themselves, and nothing is made twice."""
+    fleet.worker("worker")
+    held = fleet.travel.hold("book", run_id="restarted", at="before_answer")
+    fleet.submit("restarted")
+    held.wait(within=PATIENCE)
+    postgres_server.kill()
+    postgres_server.start()
+    held.release()
+    fleet.done_once("restarted")
+
+
+def test_an_answer_lost_in_commit_doubles_nothing(fleet, postgres_proxy: Proxy):
+    """F5: every seventh COMMIT is answered into the void; it is read again and found done."""
+    seen = 0
+
+    def seventh(request: bytes) -> bool:
+        nonlocal seen
+        if b"COMMIT" not in request:
+            return False
+        seen += 1
+        return seen % 7 == 0
+
+    fault = postgres_proxy.lose_answer(to=seventh, times=6)
+    fleet.worker("worker", ADK_STORE_URL=postgres_proxy.url(fleet.store_url))
+    names = [f"unsure-{number}" for number in range(4)]
+    for name in names:
+        fleet.submit(name)
+    fleet.done_once(*names)
+    assert fault.count > 0

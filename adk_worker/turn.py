@@ -116,7 +116,8 @@ class Turn:
         starts += [_Start(planned.call, take_over=planned.claim.owner) for planned in plan.repeatable if planned.claim]
         for planned in plan.completed:
             if planned.outcome is not None:
-                self._outcomes[planned.call.index] = planned.outcome
+                # Masked when it was recorded, perhaps by another process: our numbers have to pass over its (R2).
+                self._outcomes[planned.call.index] = self._masked(planned.outcome)
         undecided: list[tuple[PlannedCall, str, float | None]] = []
         for planned, answer in zip(plan.indeterminate, await self._probe(plan.indeterminate), strict=True):
             if isinstance(answer, ToolOutcome):

@@ -73,10 +73,10 @@ def far_side():
     return FarSide()
 
 
-async def die_in(runner, agent, far_side, **run):
-    """Run until the tool is entered and has done what it does before it blocks, then kill the runner."""
-    task = asyncio.create_task(runner.run(agent, "book", tenant="acme", run_id="run_1", **run))
-    await far_side.entered.wait()
+async def die_in(runner, agent, far_side, *, reached=None):
+    """Run until a tool is entered, or ``reached`` is set, and let it come to where it blocks; then kill the runner."""
+    task = asyncio.create_task(runner.run(agent, "book", tenant="acme", run_id="run_1"))
+    await (reached or far_side.entered).wait()
     await asyncio.sleep(0)
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -96,11 +96,7 @@ async def die_in_seat_2(here, agent, far_side):
         return result
 
     far_side.act = blocked
-    task = asyncio.create_task(here.runner().run(agent, "book", tenant="acme", run_id="run_1"))
-    await reached.wait()
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    await die_in(here.runner(), agent, far_side, reached=reached)
     block.set()
 
 
@@ -134,7 +130,7 @@ async def test_a_call_that_completed_before_the_death_is_replayed(here, far_side
         far_side.tool(), far_side.tool(name="pay"), turns=[[("book", {"seat": "1"}), ("pay", {"seat": "2"})], "ok"]
     )
     # given a death while the second of two calls is under way, the first being recorded
-    release, recorded = asyncio.Event(), asyncio.Event()
+    release, recorded, reached = asyncio.Event(), asyncio.Event(), asyncio.Event()
     first, record = far_side.act, here.idempotency.record
 
     async def noticed(claim, outcome):
@@ -146,12 +142,12 @@ async def test_a_call_that_completed_before_the_death_is_replayed(here, far_side
     async def act(context, seat):
         if seat == "2":
             await recorded.wait()
-            far_side.entered.set()
+            reached.set()
             await release.wait()
         return await first(context, seat)
 
     far_side.act = act
-    await die_in(here.runner(), agent, far_side)
+    await die_in(here.runner(), agent, far_side, reached=reached)
     # when somebody finds out that the second one did not happen, and another process resumes
     plan = await plan_resume(await here.frontier(), here.idempotency)
     assert [planned.call.tool for planned in plan.completed] == ["book"]

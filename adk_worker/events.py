@@ -36,7 +36,7 @@ def failed(detail: str) -> NewEvent:
 
 
 def reaped(before: State, after: State, verdict: Verdict, *, known_dead: bool = False) -> tuple[NewEvent, ...]:
-    """What a reaper found and did, in order."""
+    """What a reaper found and did, in order. Whatever ends a run for a cancel tells of that itself."""
     told: list[NewEvent] = []
     holder = before.lease.holder
     if holder is not None:
@@ -46,8 +46,6 @@ def reaped(before: State, after: State, verdict: Verdict, *, known_dead: bool = 
         told.append(NewEvent(EventKind.PUBLISHED_AGAIN, {"wait": after.lease.wait}))
     if verdict is Verdict.PARKED:
         told.append(parked(after, reaped_detail(after)))
-    elif verdict is Verdict.CANCELLED:
-        told.append(cancelled())
     return tuple(told)
 
 

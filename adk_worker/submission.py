@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from adk_worker.errors import NotJSONError
 from adk_worker.messages import canonical_json
 from adk_worker.names import check_name, check_run
+from adk_worker.results import shortened
 from adk_worker.runs import NewRun, Run
 
 _OBJECT: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
 _TEXT: TypeAdapter[str] = TypeAdapter(str)
+
+T = TypeVar("T")
 
 
 def checked(new: NewRun) -> NewRun:
@@ -48,7 +51,7 @@ def _object(what: str, value: Mapping[str, Any]) -> dict[str, JsonValue]:
     return _read(_OBJECT, what, checked_object)
 
 
-def _read(as_json: TypeAdapter[Any], what: str, value: Any) -> Any:
+def _read(as_json: TypeAdapter[T], what: str, value: T) -> T:
     """What reading the stored form gives back: nothing may get in that cannot come out."""
     try:
         return as_json.validate_json(canonical_json(value))
@@ -63,5 +66,5 @@ def _first(error: Exception) -> str:
     """What is wrong and where, without the value: it may be a secret."""
     if isinstance(error, ValidationError):
         found = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        return f"{'.'.join(map(str, found['loc'])) or 'it'}: {found['msg']}"
+        return shortened(f"{'.'.join(map(str, found['loc'])) or 'it'}: {found['msg']}", 200)
     return str(error)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from adk_worker.memory.bundle import memory_stores
 from adk_worker.memory.checkpoints import MemoryCheckpointStore
 from adk_worker.memory.data import MemoryData
 from adk_worker.memory.history import MemoryHistoryStore
 from adk_worker.memory.idempotency import MemoryIdempotencyStore
 from adk_worker.memory.leases import MemoryLeaseStore
+from adk_worker.memory.runs import MemoryRunStore
 
 __all__ = [
     "MemoryCheckpointStore",
@@ -14,4 +16,6 @@ __all__ = [
     "MemoryHistoryStore",
     "MemoryIdempotencyStore",
     "MemoryLeaseStore",
+    "MemoryRunStore",
+    "memory_stores",
 ]

@@ -16,7 +16,7 @@ class MemoryCheckpointStore:
 
     async def put(self, checkpoint: Checkpoint, *, fence: int | None = None) -> None:
         key = check_run(checkpoint.tenant, checkpoint.run_id)
-        row = StoredCheckpoint(encode_checkpoint(checkpoint), checkpoint.sequence)
+        row = StoredCheckpoint(encode_checkpoint(checkpoint), checkpoint.sequence, checkpoint.agent)
         with self._data.lock:
             self._data.accept_fence(key, fence)
             self._data.checkpoints[key] = row

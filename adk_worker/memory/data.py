@@ -39,6 +39,7 @@ class StoredCheckpoint:
 
     payload: str
     sequence: int
+    agent: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,16 +18,26 @@ def state_of(data: MemoryData, key: RunKey) -> State:
 
 
 def write(
-    data: MemoryData, key: RunKey, state: State, told: Iterable[NewEvent], *, at: StoreTime, **columns: Any
+    data: MemoryData,
+    key: RunKey,
+    state: State,
+    told: Iterable[NewEvent] = (),
+    *,
+    at: StoreTime,
+    fence: int | None = None,
+    **columns: Any,
 ) -> None:
-    """Write the run's row, its lease's, and events. ``columns`` are others of the run's row."""
+    """Write the run's row, its lease's, and events. ``columns`` are others of the run's row.
+
+    ``fence`` is that of whoever writes; without one, that which stands after the write.
+    """
     data.leases[key] = state.lease
     data.runs[key] = replace(data.runs[key], state=state, updated_at=at.now, **columns)
-    tell(data, key, told, at=at)
+    tell(data, key, told, at=at, fence=fence)
 
 
-def tell(data: MemoryData, key: RunKey, told: Iterable[NewEvent], *, at: StoreTime) -> None:
-    """Write events, under the fence that stands now."""
-    fence = data.lease(key).fence
-    rows = [StoredEvent(at.now, str(event.kind), fence, canonical_json(dict(event.data))) for event in told]
+def tell(data: MemoryData, key: RunKey, told: Iterable[NewEvent], *, at: StoreTime, fence: int | None = None) -> None:
+    """Write events."""
+    under = data.lease(key).fence if fence is None else fence
+    rows = [StoredEvent(at.now, str(event.kind), under, canonical_json(dict(event.data))) for event in told]
     data.events[key].extend(rows)

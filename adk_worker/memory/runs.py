@@ -1,0 +1,236 @@
+"""The fleet's store in memory: every rule of :mod:`adk_worker.transitions`, with a lock for a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from adk_worker import claim_transitions, events, submission, transitions
+from adk_worker.errors import ClaimOwnerError, ConfigurationError, RunExistsError
+from adk_worker.idempotency import Claim, Intent, check_claim
+from adk_worker.lease import RunLease, check_holder, check_ttl
+from adk_worker.memory import advancing, claims, journal, reading, resting, sweeping
+from adk_worker.memory.data import MemoryData, RunKey, StoredRun, as_run_lease, stale
+from adk_worker.messages import canonical_json
+from adk_worker.names import check_run
+from adk_worker.outcomes import ToolOutcome
+from adk_worker.runs import (
+    Boundary,
+    Committed,
+    Event,
+    NewEvent,
+    NewRun,
+    Reaped,
+    Renewal,
+    Run,
+    RunFilter,
+    Submitted,
+    Sweep,
+    Taken,
+)
+from adk_worker.transitions import Attention, FleetPolicy, Holding, Phase, Reason, StoreTime
+
+
+class MemoryRunStore:
+    """A :class:`~adk_worker.runs.RunStore` for one process; usable from any thread and event loop."""
+
+    def __init__(self, data: MemoryData) -> None:
+        self._data = data
+
+    async def submit(self, new: NewRun, *, policy: FleetPolicy, connection: object | None = None) -> Submitted:
+        if connection is not None:
+            raise ConfigurationError("the memory store has no transaction to join: submit without `connection`.")
+        asked = submission.checked(new)
+        key = (asked.tenant, asked.run_id)
+        with self._data.lock:
+            if key not in self._data.runs:
+                return self._submitted(key, asked, policy)
+            run = reading.run_of(self._data, key)
+            if not submission.same_request(run, asked):
+                raise RunExistsError(tenant=run.tenant, run_id=run.run_id, agent=run.agent)
+            state = journal.state_of(self._data, key)
+            queued = state.phase is Phase.LIVE and state.lease.holding is Holding.QUEUE
+            return Submitted(run, state.lease.fence if queued else None)
+
+    async def take(self, run_id: str, *, tenant: str, ticket: int, holder: str, ttl_seconds: float) -> Taken | None:
+        key = check_run(tenant, run_id)
+        check_holder(holder)
+        check_ttl(ttl_seconds)
+        with self._data.lock:
+            return advancing.take(self._data, key, ticket=ticket, holder=holder, ttl=ttl_seconds)
+
+    async def held_by(self, run_id: str, *, tenant: str, holder: str) -> Taken | None:
+        key = check_run(tenant, run_id)
+        with self._data.lock:
+            lease = self._data.lease(key)
+            held = lease.holding is Holding.WORKER and lease.holder == holder and not lease.lapsed(self._data.clock())
+            return reading.taken_of(self._data, key) if held and key in self._data.runs else None
+
+    async def renew_many(self, leases: Sequence[RunLease], *, ttl_seconds: float) -> Sequence[Renewal]:
+        check_ttl(ttl_seconds)
+        keys = [check_run(lease.tenant, lease.run_id) for lease in leases]
+        with self._data.lock:
+            at = self._data.at()
+            return [self._renewed(key, lease, at, ttl_seconds) for key, lease in zip(keys, leases, strict=True)]
+
+    async def begin(
+        self, lease: RunLease, intents: Sequence[Intent], *, owner: str, ahead: bool = False
+    ) -> tuple[Committed, Sequence[Claim]]:
+        check_run(lease.tenant, lease.run_id)
+        for intent in intents:
+            check_claim(lease.tenant, intent.key, owner)
+        with self._data.lock:
+            return advancing.begin(self._data, lease, intents, owner=owner, ahead=ahead)
+
+    async def commit(self, lease: RunLease, boundary: Boundary, *, policy: FleetPolicy) -> Committed:
+        key = check_run(lease.tenant, lease.run_id)
+        if (boundary.checkpoint.tenant, boundary.checkpoint.run_id) != key:
+            raise ValueError("the boundary is of another run than the lease")
+        with self._data.lock:
+            return advancing.commit(self._data, lease, boundary, policy=policy)
+
+    async def park(
+        self,
+        lease: RunLease,
+        *,
+        attention: Attention,
+        detail: str,
+        undecided: Sequence[Claim] = (),
+        events: Sequence[NewEvent] = (),
+    ) -> Committed:
+        check_run(lease.tenant, lease.run_id)
+        with self._data.lock:
+            return resting.park(self._data, lease, attention=attention, detail=detail, undecided=undecided, told=events)
+
+    async def fail(self, lease: RunLease, *, detail: str, events: Sequence[NewEvent] = ()) -> Committed:
+        check_run(lease.tenant, lease.run_id)
+        with self._data.lock:
+            return resting.fail(self._data, lease, detail=detail, told=events)
+
+    async def give_back(
+        self,
+        lease: RunLease,
+        *,
+        reason: Reason,
+        detail: str,
+        policy: FleetPolicy,
+        attention: Attention | None = None,
+        delay: float | None = None,
+    ) -> Committed:
+        check_run(lease.tenant, lease.run_id)
+        with self._data.lock:
+            return resting.give_back(
+                self._data, lease, reason=reason, detail=detail, policy=policy, attention=attention, delay=delay
+            )
+
+    async def settle(self, lease: RunLease, claim: Claim, outcome: ToolOutcome, *, by: str) -> Claim:
+        key = check_run(lease.tenant, lease.run_id)
+        with self._data.lock:
+            self._may_write(key, lease)
+            stored = claims.load(self._data, (lease.tenant, claim.key))
+            after = claim_transitions.settle(stored, seen=claim, outcome=outcome, by=by)
+            claims.decide(self._data, stored, after)
+            if after != stored:
+                tells = [events.settled(claim.key, by)]
+                journal.tell(self._data, key, tells, at=self._data.at(), fence=lease.fence)
+            return after
+
+    async def note_dead(self, lease: RunLease, claims: Sequence[Claim]) -> Sequence[Claim]:
+        key = check_run(lease.tenant, lease.run_id)
+        with self._data.lock:
+            self._may_write(key, lease)
+            return self._noted(lease, claims)
+
+    async def claim_lapsed(self, *, policy: FleetPolicy, limit: int, count_crashes: bool) -> Sequence[Reaped]:
+        with self._data.lock:
+            due = [key for _, key in sweeping.lapsed(self._data)[:limit]]
+            acted = [sweeping.reap(self._data, key, policy=policy, count_crashes=count_crashes) for key in due]
+            return [reaped for reaped in acted if reaped is not None]
+
+    async def claim_dead(self, run_id: str, *, tenant: str, holder: str, policy: FleetPolicy) -> Reaped | None:
+        key = check_run(tenant, run_id)
+        with self._data.lock:
+            lease = self._data.lease(key)
+            if key not in self._data.runs or lease.holding is not Holding.WORKER or lease.holder != holder:
+                return None
+            return sweeping.reap(self._data, key, policy=policy, known_dead=True)
+
+    async def sweep(self) -> Sweep:
+        with self._data.lock:
+            now, last = self._data.clock(), self._data.last_sweep
+            self._data.last_sweep = now
+            return Sweep(now, last)
+
+    async def requeue(self, run_id: str, *, tenant: str, by: str, policy: FleetPolicy) -> Submitted:
+        key = check_run(tenant, run_id)
+        with self._data.lock:
+            return resting.requeue(self._data, key, by=by, policy=policy)
+
+    async def cancel(self, run_id: str, *, tenant: str, by: str) -> Run:
+        key = check_run(tenant, run_id)
+        with self._data.lock:
+            return resting.cancel(self._data, key, by=by)
+
+    async def get(self, run_id: str, *, tenant: str) -> Run | None:
+        key = check_run(tenant, run_id)
+        with self._data.lock:
+            return reading.run_of(self._data, key) if key in self._data.runs else None
+
+    async def payload(self, run_id: str, *, tenant: str) -> str | None:
+        key = check_run(tenant, run_id)
+        with self._data.lock:
+            stored = self._data.checkpoints.get(key)
+            return None if stored is None else stored.payload
+
+    async def list(self, where: RunFilter, *, limit: int, after: str | None = None) -> tuple[Sequence[Run], str | None]:
+        with self._data.lock:
+            return reading.page(self._data, where, limit=limit, after=after)
+
+    async def events(self, run_id: str, *, tenant: str, after: int = 0, limit: int = 500) -> Sequence[Event]:
+        key = check_run(tenant, run_id)
+        with self._data.lock:
+            return reading.events_of(self._data, key, after=after, limit=limit)
+
+    async def claims(self, run_id: str, *, tenant: str) -> Sequence[Claim]:
+        key = check_run(tenant, run_id)
+        with self._data.lock:
+            return claims.of_run(self._data, key)
+
+    async def oldest_lapsed(self) -> float | None:
+        with self._data.lock:
+            due = sweeping.lapsed(self._data)
+            return self._data.clock() - due[0][0] if due else None
+
+    def _submitted(self, key: RunKey, asked: NewRun, policy: FleetPolicy) -> Submitted:
+        data = self._data
+        if key in data.checkpoints:
+            # Of a run in process: what it has done is not this request's to carry on.
+            raise RunExistsError(tenant=asked.tenant, run_id=asked.run_id, agent=data.checkpoints[key].agent)
+        at = data.at()
+        state = transitions.submit(at=at, policy=policy, fence=data.lease(key).fence)
+        said = {"agent": asked.agent, "input": asked.input, "metadata": asked.metadata, "masks": asked.masks}
+        data.runs[key] = StoredRun(canonical_json(said), state, len(data.runs), asked.revision, at.now, at.now)
+        journal.write(data, key, state, [events.submitted(asked.agent)], at=at)
+        return Submitted(reading.run_of(data, key), state.lease.fence)
+
+    def _renewed(self, key: RunKey, lease: RunLease, at: StoreTime, ttl: float) -> Renewal:
+        renewed = transitions.renew(self._data.lease(key), fence=lease.fence, at=at, ttl=ttl)
+        if renewed is None:
+            return Renewal(None)
+        self._data.leases[key] = renewed
+        run = self._data.runs.get(key)
+        return Renewal(as_run_lease(key, renewed), run is not None and run.state.cancel_requested)
+
+    def _may_write(self, key: RunKey, lease: RunLease) -> None:
+        if key not in self._data.runs or not journal.state_of(self._data, key).writable_by(lease.fence):
+            raise stale(key, presented=lease.fence, current=self._data.lease(key).fence)
+
+    def _noted(self, lease: RunLease, seen: Sequence[Claim]) -> Sequence[Claim]:
+        noted = []
+        for claim in seen:
+            stored = claims.load(self._data, (lease.tenant, claim.key))
+            if stored is None:
+                raise ClaimOwnerError(key=claim.key)
+            noted.append(claim_transitions.note_dead(stored, seen=claim, now=self._data.clock()))
+        for claim in noted:
+            claims.save(self._data, claim)
+        return noted

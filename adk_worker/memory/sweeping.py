@@ -1,0 +1,47 @@
+"""The reaper's writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from adk_worker import events, transitions
+from adk_worker.memory import journal
+from adk_worker.memory.data import MemoryData, RunKey
+from adk_worker.memory.writing import end_cancelled
+from adk_worker.runs import Dispatch, Reaped
+from adk_worker.transitions import FleetPolicy, Holding, Phase, Verdict
+
+
+def lapsed(data: MemoryData) -> Sequence[tuple[float, RunKey]]:
+    """The leases of live runs that have lapsed, the longest ago first: when, and whose."""
+    now = data.clock()
+    found = []
+    for key, row in data.runs.items():
+        lease = data.lease(key)
+        if row.state.phase is Phase.LIVE and lease.lapsed(now):
+            found.append((lease.expires_at, key))
+    return sorted(found)
+
+
+def reap(
+    data: MemoryData, key: RunKey, *, policy: FleetPolicy, count_crashes: bool = True, known_dead: bool = False
+) -> Reaped | None:
+    """Act on one lease; ``None`` if there is nothing to act on."""
+    at = data.at()
+    before = journal.state_of(data, key)
+    moved = transitions.reap(before, at=at, policy=policy, count_crashes=count_crashes, known_dead=known_dead)
+    if moved.verdict is Verdict.REFUSED:
+        return None
+    told = events.reaped(before, moved.state, moved.verdict, known_dead=known_dead)
+    tenant, run_id = key
+    dispatch = None
+    match moved.verdict:
+        case Verdict.CANCELLED:
+            end_cancelled(data, key, moved.state, told, at=at)
+        case Verdict.PARKED:
+            journal.write(data, key, moved.state, told, at=at, detail=events.reaped_detail(moved.state))
+        case _:
+            journal.write(data, key, moved.state, told, at=at)
+            recovery = before.lease.holding is Holding.WORKER
+            dispatch = Dispatch(tenant, run_id, moved.state.lease.fence, recovery)
+    return Reaped(tenant, run_id, before.lease.holding, moved.verdict, dispatch)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stores.sql.migrate import upgrade
-from tests.acceptance.fleet import SHORT, FleetUnderTest
+from tests.acceptance.fleet import PATIENCE, SHORT, FleetUnderTest
 from tests.servers import OrphanGuard, PostgresServer
 from tests.travel import ROOT, TravelService
 
@@ -42,7 +42,7 @@ def make_fleet(
     """Make a fleet on PostgreSQL and Redis, reaped unless ``reaped=False``; all of it ends with the test."""
     with ExitStack() as stack:
 
-        def make(*, times=SHORT, root: Path = ROOT, reaped: bool = True) -> FleetUnderTest:
+        def make(*, times=SHORT, root=ROOT, patience=PATIENCE, reaped=True) -> FleetUnderTest:
             store_url = stack.enter_context(postgres_server.database(template=migrated))
             fleet = FleetUnderTest(
                 tmp_path,
@@ -52,6 +52,7 @@ def make_fleet(
                 guard=orphan_guard,
                 times=times,
                 root=root,
+                patience=patience,
             )
             stack.callback(fleet.close)
             if reaped:

@@ -134,9 +134,11 @@ class FleetUnderTest:
         guard: OrphanGuard,
         times: Mapping[str, str] = SHORT,
         root: Path = ROOT,
+        patience: float = PATIENCE,
     ) -> None:
         self.folder = folder
         self.travel = travel
+        self.patience = patience
         self.store_url = store_url
         self.broker_url = broker_url
         self.models = ModelSide(folder)
@@ -232,7 +234,7 @@ class FleetUnderTest:
             run = self.run(run_id)
             return run if run.status.resting else None
 
-        run = wait_until(resting, within=PATIENCE, what=f"{run_id} to rest\n{self.logs()}")
+        run = wait_until(resting, within=self.patience, what=f"{run_id} to rest\n{self.logs()}")
         assert run.status is status, f"{run_id} is {run.status}: {run.attention}, {run.detail}\n{self.logs()}"
         return run
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from adk_worker.runs import RunStatus
 from adk_worker.transitions import Attention
-from tests.acceptance.fleet import PATIENCE, FleetUnderTest
+from tests.acceptance.fleet import FleetUnderTest
 from tests.servers import Proxy
 from tests.waiting import wait_until
 
@@ -20,7 +20,7 @@ def killed_in_a_model_call(fleet: FleetUnderTest, *, pool: str, run_id: str = "i
     fleet.submit(run_id)
     wait_until(
         lambda: [call for call in fleet.models.calls("began") if (call.run_id, call.iteration) == (run_id, 3)],
-        within=PATIENCE,
+        within=fleet.patience,
         what="the model to be asked a third time",
     )
     victim.kill()
@@ -36,7 +36,7 @@ def killed_between_intent_and_effect(fleet: FleetUnderTest, *, pool: str, run_id
     held = fleet.travel.hold("book", run_id=run_id, at="before_effect")
     victim = fleet.worker("victim", pool=pool)
     fleet.submit(run_id)
-    held.wait(within=PATIENCE)
+    held.wait(within=fleet.patience)
     victim.kill()
     fleet.worker("heir", pool=pool)
     fleet.rests(run_id)
@@ -50,7 +50,7 @@ def killed_between_effect_and_record(fleet: FleetUnderTest, *, pool: str, run_id
     held = fleet.travel.hold("book", run_id=run_id, at="before_answer")
     victim = fleet.worker("victim", pool=pool)
     fleet.submit(run_id)
-    held.wait(within=PATIENCE)
+    held.wait(within=fleet.patience)
     victim.kill()
     held.release(then="drop")
     fleet.worker("heir", pool=pool)
@@ -62,7 +62,7 @@ def killed_in_a_booking_nobody_can_ask_about(fleet: FleetUnderTest, *, pool: str
     held = fleet.travel.hold("book", run_id=run_id, at="before_answer")
     victim = fleet.worker("victim", pool=pool)
     fleet.submit(run_id, agent="blind")
-    held.wait(within=PATIENCE)
+    held.wait(within=fleet.patience)
     victim.kill()
     held.release(then="drop")
     fleet.worker("heir", pool=pool)
@@ -78,14 +78,16 @@ def paused_past_its_lease(fleet: FleetUnderTest, *, pool: str, run_id: str = "pa
     held = fleet.travel.hold("book", run_id=run_id, at="before_answer")
     sleeper = fleet.worker("sleeper", pool=pool)
     fleet.submit(run_id, agent="blind")
-    held.wait(within=PATIENCE)
+    held.wait(within=fleet.patience)
     sleeper.pause()
     fleet.worker("heir", pool=pool)
     parked = fleet.rests(run_id, RunStatus.PARKED)
     assert parked.attention is Attention.UNDECIDED_CALL, parked
     held.release(then="go_on")
     sleeper.go_on()
-    wait_until(lambda: fleet.run(run_id).status is not RunStatus.PARKED, within=PATIENCE, what="the run to be healed")
+    wait_until(
+        lambda: fleet.run(run_id).status is not RunStatus.PARKED, within=fleet.patience, what="the run to be healed"
+    )
     fleet.done_once(run_id)
     assert fleet.events(run_id, "healed"), fleet.events(run_id)
 
@@ -101,7 +103,7 @@ def paused_before_it_acts(fleet: FleetUnderTest, *, pool: str, run_id: str = "st
     fleet.submit(run_id)
     wait_until(
         lambda: [c for c in fleet.models.calls("began") if (c.run_id, c.iteration) == (run_id, iteration)],
-        within=PATIENCE,
+        within=fleet.patience,
         what="the model to be asked",
     )
     sleeper.pause()
@@ -110,7 +112,9 @@ def paused_before_it_acts(fleet: FleetUnderTest, *, pool: str, run_id: str = "st
     fleet.rests(run_id)
     ended = fleet.run(run_id)
     sleeper.go_on()
-    wait_until(lambda: sleeper.says("superseded"), within=PATIENCE, what="the old worker to see that it was superseded")
+    wait_until(
+        lambda: sleeper.says("superseded"), within=fleet.patience, what="the old worker to see that it was superseded"
+    )
     assert fleet.run(run_id) == ended
     fleet.done_once(run_id)
 
@@ -120,12 +124,12 @@ def killed_between_commit_and_publish(fleet: FleetUnderTest, *, pool: str, broke
     held = fleet.travel.hold("hold", run_id=run_id, at="before_answer")
     victim = fleet.worker("victim", pool=pool, ADK_BROKER_URL=broker.url(fleet.broker_url))
     fleet.submit(run_id)
-    held.wait(within=PATIENCE)
+    held.wait(within=fleet.patience)
     broker.refuse()
     broker.cut()
     before = fleet.run(run_id).sequence
     held.release()
-    wait_until(lambda: fleet.run(run_id).sequence > before, within=PATIENCE, what="the boundary to be committed")
+    wait_until(lambda: fleet.run(run_id).sequence > before, within=fleet.patience, what="the boundary to be committed")
     victim.kill()
     fleet.worker("heir", pool=pool)
     fleet.done_once(run_id)
@@ -143,17 +147,17 @@ def slow_to_commit_its_hand_over(
     held = fleet.travel.hold("hold", run_id=run_id, at="before_answer")
     fleet.worker("slow", pool=pool, ADK_STORE_URL=store.url(fleet.store_url))
     fleet.submit(run_id)
-    held.wait(within=PATIENCE)
+    held.wait(within=fleet.patience)
     fleet.worker("idle", pool=pool)
     store.pause()
     held.release()
     # "slow" may take some of the second run's messages, and stall on them too: they go on once the store does.
-    wait_until(lambda: not fleet.travel.waiting(), within=PATIENCE, what="the booking service to have answered")
+    wait_until(lambda: not fleet.travel.waiting(), within=fleet.patience, what="the booking service to have answered")
     fleet.submit(f"{run_id}-canary-1")
     fleet.submit(f"{run_id}-canary-2")
     wait_until(
         lambda: "step_ended" in idle_log(fleet) or "step_duplicate" in idle_log(fleet),
-        within=PATIENCE,
+        within=fleet.patience,
         what="the idle worker to have carried out a message",
     )
     store.resume()

@@ -134,7 +134,7 @@ async def test_a_frontier_with_nothing_outstanding_is_safe():
 
 
 class TestKeys:
-    """I1: the same across retry and resume, different for every other call, and nobody's name reaches another's (T1)."""
+    """I1: the same across retry and resume, different for every other call; no name reaches another's (T1)."""
 
     def test_it_is_the_same_for_the_same_position(self):
         assert key_of(0) == key_of(0)

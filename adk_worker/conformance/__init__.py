@@ -24,6 +24,7 @@ pytest.register_assert_rewrite(
     "adk_worker.conformance.idempotency",
     "adk_worker.conformance.leases",
     "adk_worker.conformance.resume_claims",
+    *(f"adk_worker.conformance.runs.{part}" for part in ("driver", "submit", "take")),
     "adk_worker.conformance.waiting",
 )
 
@@ -32,6 +33,7 @@ from adk_worker.conformance.history import HistoryStoreConformance  # noqa: E402
 from adk_worker.conformance.idempotency import IdempotencyStoreConformance  # noqa: E402
 from adk_worker.conformance.leases import LeaseStoreConformance  # noqa: E402
 from adk_worker.conformance.resume_claims import ResumeClaimsConformance  # noqa: E402
+from adk_worker.conformance.runs import RunStoreConformance  # noqa: E402
 
 __all__ = [
     "CheckpointStoreConformance",
@@ -39,4 +41,5 @@ __all__ = [
     "IdempotencyStoreConformance",
     "LeaseStoreConformance",
     "ResumeClaimsConformance",
+    "RunStoreConformance",
 ]

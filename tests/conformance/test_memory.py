@@ -8,6 +8,7 @@ from adk_worker.conformance import (
     IdempotencyStoreConformance,
     LeaseStoreConformance,
     ResumeClaimsConformance,
+    RunStoreConformance,
 )
 from adk_worker.memory import (
     MemoryCheckpointStore,
@@ -15,6 +16,7 @@ from adk_worker.memory import (
     MemoryHistoryStore,
     MemoryIdempotencyStore,
     MemoryLeaseStore,
+    memory_stores,
 )
 
 
@@ -74,3 +76,9 @@ class TestMemoryHistoryBesideLeases(HistoryStoreConformance):
     @pytest.fixture
     def leases(self, data):
         return MemoryLeaseStore(data)
+
+
+class TestMemoryRuns(RunStoreConformance):
+    @pytest.fixture
+    def stores(self):
+        return memory_stores()

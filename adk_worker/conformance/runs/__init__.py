@@ -1,0 +1,26 @@
+"""What every bundle of :class:`~adk_worker.runs.Stores` has to do, by the parts of a run's way."""
+
+from __future__ import annotations
+
+import pytest
+
+from adk_worker.conformance.runs.submit import SubmitConformance
+from adk_worker.conformance.runs.take import TakeConformance
+from adk_worker.runs import Stores
+
+
+class RunStoreConformance(
+    SubmitConformance,
+    TakeConformance,
+):
+    """Override the fixture ``stores``: it yields a bundle that nobody has used."""
+
+    pytestmark = pytest.mark.asyncio
+
+    @pytest.fixture
+    def stores(self) -> Stores:
+        """Yield a fresh bundle."""
+        raise NotImplementedError("override the fixture `stores`")
+
+
+__all__ = ["RunStoreConformance"]

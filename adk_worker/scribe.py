@@ -14,13 +14,13 @@ from adk_worker.transitions import Attention
 
 
 class Turnover(StrEnum):
-    """What a boundary means for the run."""
+    """What a boundary means for the run. All but ``ON`` name the boundary's event."""
 
     ON = "on"
     """More is to come: the next iteration, or this turn's calls."""
-    WAIT_APPROVAL = "wait_approval"
-    COMPLETE = "complete"
-    FAIL = "fail"
+    WAIT_APPROVAL = "waiting_approval"
+    COMPLETE = "completed"
+    FAIL = "failed"
 
 
 class Standing(StrEnum):

@@ -19,7 +19,7 @@ from adk_worker.runs import Dispatch, NewRun, RunStatus
 from adk_worker.steps import StepEnd, Stepper
 from adk_worker.tool import tool
 from adk_worker.transitions import Attention, FleetPolicy
-from stores.memory import open_memory
+from adk_worker.memory import MemoryData, memory_stores
 from tests.unit.far_side import FarSide, agent_with
 from tests.waiting import eventually
 
@@ -101,7 +101,7 @@ class Bench:
 async def bench():
     clock = Clock()
     with ThreadPoolExecutor(4) as executor:
-        yield Bench(open_memory(clock=clock), clock, executor)
+        yield Bench(memory_stores(MemoryData(clock=clock)), clock, executor)
 
 
 @pytest.fixture

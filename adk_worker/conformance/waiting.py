@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+Racer = Callable[[], Coroutine[Any, Any, Any]]
+"""What starts one racer, where they do different things."""
 
 SOON = 0.05
 """A TTL, in seconds, of a lease that a test wants to see lapse."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from adk_worker.conformance.runs.calls import CallsConformance
+from adk_worker.conformance.runs.commit import CommitConformance
+from adk_worker.conformance.runs.fences import FencesConformance
 from adk_worker.conformance.runs.submit import SubmitConformance
 from adk_worker.conformance.runs.take import TakeConformance
 from adk_worker.runs import Stores
@@ -12,6 +15,9 @@ from adk_worker.runs import Stores
 class RunStoreConformance(
     SubmitConformance,
     TakeConformance,
+    CommitConformance,
+    FencesConformance,
+    CallsConformance,
 ):
     """Override the fixture ``stores``: it yields a bundle that nobody has used."""
 

@@ -1,24 +1,191 @@
-"""adk-worker: agent runs that survive the death of the process that holds them."""
+"""adk-worker: agent runs that survive the death of the process that holds them.
+
+Everything that an application needs is here, flat. The fleet's stores are opened by URL (``ADK_STORE_URL``,
+``stores.open_stores``); the Celery application is ``tasks.app``.
+"""
 
 from __future__ import annotations
 
 from adk_worker.agent import Agent
+from adk_worker.checkpoint import (
+    CHECKPOINT_FORMAT,
+    Checkpoint,
+    CheckpointBoundary,
+    Checkpointer,
+    CheckpointPolicy,
+    CheckpointStore,
+    OutstandingCall,
+    decode_checkpoint,
+    encode_checkpoint,
+)
 from adk_worker.context import ToolContext
-from adk_worker.errors import ToolError
+from adk_worker.errors import (
+    AdkError,
+    AgentImportError,
+    CallError,
+    CallKeyReusedError,
+    CheckpointError,
+    CheckpointFormatError,
+    CheckpointTooLargeError,
+    ClaimOwnerError,
+    CommitUnknownError,
+    ConfigurationError,
+    FrontierLostError,
+    HistoryUnavailableError,
+    IndeterminateToolCallError,
+    InvalidNameError,
+    LeaseError,
+    LeaseLostError,
+    ModelError,
+    NoCheckpointError,
+    NotJSONError,
+    ResumeConflictError,
+    RevisionMismatchError,
+    RunExistsError,
+    RunLeaseError,
+    RunNotFoundError,
+    RunStateError,
+    SchemaVersionError,
+    StaleFenceError,
+    StoreUnavailableError,
+    ToolArgumentsError,
+    ToolError,
+    UnknownAgentError,
+    WaitTimeoutError,
+)
+from adk_worker.history import HistoryStore
+from adk_worker.idempotency import Claim, ClaimState, IdempotencyStore, Intent, ResumeClaims, call_digest, call_key
+from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
+from adk_worker.leaseholder import Leaseholder
+from adk_worker.liveness import Holder, ProcessIdentity, known_dead
+from adk_worker.memory import (
+    MemoryCheckpointStore,
+    MemoryHistoryStore,
+    MemoryIdempotencyStore,
+    MemoryLeaseStore,
+    MemoryRunStore,
+    memory_stores,
+)
+from adk_worker.messages import BinaryPart, Message, TextPart, ToolCallPart, ToolResultPart, Usage
+from adk_worker.model import ModelAnswer, ModelProvider, ModelRequest, ToolSpec
+from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
 from adk_worker.probe import Happened, NeverWill, NotYet, ProbeAnswer, Unknown
 from adk_worker.providers import ScriptedProvider
+from adk_worker.redaction import Redactor
+from adk_worker.registry import Registry
+from adk_worker.resume import PlannedCall, ResumePlan, ToolDisposition, plan_resume
+from adk_worker.resumer import Carried, Resumer
+from adk_worker.runner import AgentRunner, RunResult
+from adk_worker.runs import Dispatch, Event, EventKind, Run, RunFilter, RunStatus, RunStore, Stores
+from adk_worker.settings import Settings
 from adk_worker.tool import Tool, tool
+from adk_worker.transitions import Attention, FleetPolicy
 
 __all__ = [
+    "CHECKPOINT_FORMAT",
+    "AdkError",
     "Agent",
+    "AgentImportError",
+    "AgentRunner",
+    "Attention",
+    "BinaryPart",
+    "CallError",
+    "CallKeyReusedError",
+    "Carried",
+    "Checkpoint",
+    "CheckpointBoundary",
+    "CheckpointError",
+    "CheckpointFormatError",
+    "CheckpointPolicy",
+    "CheckpointStore",
+    "CheckpointTooLargeError",
+    "Checkpointer",
+    "Claim",
+    "ClaimOwnerError",
+    "ClaimState",
+    "CommitUnknownError",
+    "ConfigurationError",
+    "Dispatch",
+    "Effect",
+    "Event",
+    "EventKind",
+    "FleetPolicy",
+    "FrontierLostError",
     "Happened",
+    "HistoryStore",
+    "HistoryUnavailableError",
+    "Holder",
+    "IdempotencyStore",
+    "IndeterminateToolCallError",
+    "Intent",
+    "InvalidNameError",
+    "LeaseError",
+    "LeaseLostError",
+    "LeasePolicy",
+    "LeaseStore",
+    "Leaseholder",
+    "MemoryCheckpointStore",
+    "MemoryHistoryStore",
+    "MemoryIdempotencyStore",
+    "MemoryLeaseStore",
+    "MemoryRunStore",
+    "Message",
+    "ModelAnswer",
+    "ModelError",
+    "ModelProvider",
+    "ModelRequest",
     "NeverWill",
+    "NoCheckpointError",
+    "NotJSONError",
     "NotYet",
+    "OutcomeKind",
+    "OutstandingCall",
+    "PlannedCall",
     "ProbeAnswer",
+    "ProcessIdentity",
+    "Redactor",
+    "Registry",
+    "ResumeClaims",
+    "ResumeConflictError",
+    "ResumePlan",
+    "Resumer",
+    "RevisionMismatchError",
+    "Run",
+    "RunExistsError",
+    "RunFilter",
+    "RunLease",
+    "RunLeaseError",
+    "RunNotFoundError",
+    "RunResult",
+    "RunStateError",
+    "RunStatus",
+    "RunStore",
+    "SchemaVersionError",
     "ScriptedProvider",
+    "Settings",
+    "StaleFenceError",
+    "StoreUnavailableError",
+    "Stores",
+    "TextPart",
     "Tool",
+    "ToolArgumentsError",
+    "ToolCallPart",
     "ToolContext",
+    "ToolDisposition",
     "ToolError",
+    "ToolOutcome",
+    "ToolResultPart",
+    "ToolSpec",
     "Unknown",
+    "UnknownAgentError",
+    "Usage",
+    "WaitTimeoutError",
+    "call_digest",
+    "call_key",
+    "decode_checkpoint",
+    "encode_checkpoint",
+    "known_dead",
+    "memory_stores",
+    "plan_resume",
     "tool",
 ]

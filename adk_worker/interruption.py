@@ -8,6 +8,7 @@ stays in flight, for a probe or a person to decide (I10).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -61,7 +62,7 @@ class Interruption:
 
     def set(self, cause: Cause) -> None:
         """Tell the work to stop. From any thread; harmless after the loop has closed."""
-        if not self._loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # closed, perhaps only just now
             self._loop.call_soon_threadsafe(self._set, cause)
 
     def _set(self, cause: Cause) -> None:

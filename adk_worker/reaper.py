@@ -1,0 +1,147 @@
+"""The reaper: one sweep over the lapsed leases of the fleet.
+
+What to do with a lapsed lease is decided by :func:`adk_worker.transitions.reap` and written by the store, one atomic
+compare-and-set each, so that any number of reapers may sweep at once. Here is what surrounds that: whether deaths
+count, and what is published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from adk_worker.results import text_of
+from adk_worker.runs import Dispatch, Reaped, RunStore
+from adk_worker.steps import Dispatcher
+from adk_worker.transitions import FleetPolicy, Holding, Verdict
+
+_log = structlog.get_logger(__name__)
+
+_FAILURES: Final = 3
+"""After so many failed publications in a row the broker is taken to be away. Each may have cost a time-out."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep did, in numbers of runs."""
+
+    recovered: int = 0
+    """Their worker was gone; they were queued again."""
+    published_again: int = 0
+    """Their message was lost, or is late."""
+    parked: int = 0
+    """They died too often, or their frontier is behind what ran."""
+    cancelled: int = 0
+    """They had been asked to end."""
+    unpublished: int = 0
+    """Of the first two, those whose message the broker did not take. Their leases lapse again."""
+    counted: bool = True
+    """Whether deaths counted towards ``poisoned``."""
+
+    @property
+    def acted(self) -> int:
+        """How many lapsed leases there were."""
+        return self.recovered + self.published_again + self.parked + self.cancelled
+
+
+async def sweep(
+    runs: RunStore,
+    dispatcher: Dispatcher,
+    policy: FleetPolicy,
+    *,
+    gap: float | None = None,
+    batch: int = 100,
+) -> SweepReport:
+    """Act on every lease that has lapsed, and publish what follows, each message after its commit.
+
+    After more than ``gap`` seconds without a sweep (a lease's TTL by default), nobody can say whether the workers died
+    or the store was away, and with it everyone's renewals: runs are then recovered without counting a crash. So are
+    those of the very first sweep, before which nobody looked either.
+
+    :raises StoreUnavailableError: the store is away; the next sweep does the rest.
+    """
+    began = await runs.sweep()
+    gap = policy.lease_ttl if gap is None else gap
+    counted = began.last is not None and began.now - began.last <= gap
+    if not counted:
+        _log.warning("sweep_after_gap", last=began.last, seconds=None if began.last is None else began.now - began.last)
+    publishing = _Publishing(dispatcher)
+    reaped: list[Reaped] = []
+    more = True
+    while more and not publishing.broker_away:
+        found = await runs.claim_lapsed(policy=policy, limit=batch, count_crashes=counted)
+        reaped += found
+        for one in found:
+            await publishing.follow(one)
+        more = len(found) >= batch
+    report = _report(reaped, publishing.failed, counted=counted)
+    if report.acted:
+        _log.info(
+            "swept",
+            recovered=report.recovered,
+            published_again=report.published_again,
+            parked=report.parked,
+            cancelled=report.cancelled,
+            unpublished=report.unpublished,
+            counted=counted,
+        )
+    return report
+
+
+class _Publishing:
+    """Publishes what a sweep queued. A failure is no error: the ticket is in the store, and its lease lapses again."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._in_a_row = 0
+        self.failed = 0
+
+    @property
+    def broker_away(self) -> bool:
+        return self._in_a_row >= _FAILURES
+
+    async def follow(self, reaped: Reaped) -> None:
+        log = _log.bind(tenant=reaped.tenant, run_id=reaped.run_id)
+        log.info("lease_reaped", was=reaped.was.value, verdict=reaped.verdict.value, published=bool(reaped.dispatch))
+        if reaped.dispatch is None:
+            return
+        if self.broker_away:
+            self.failed += 1
+            return
+        try:
+            await self._dispatcher.dispatch(reaped.dispatch)
+            self._in_a_row = 0
+        except Exception as error:  # noqa: BLE001 - whatever the broker says, the sweep goes on
+            self.failed += 1
+            self._in_a_row += 1
+            log.warning("dispatch_failed", ticket=reaped.dispatch.ticket, error=text_of(error))
+
+
+def _report(reaped: Sequence[Reaped], unpublished: int, *, counted: bool) -> SweepReport:
+    queued = [one for one in reaped if one.dispatch is not None]
+    return SweepReport(
+        recovered=sum(one.was is Holding.WORKER for one in queued),
+        published_again=sum(one.was is Holding.QUEUE for one in queued),
+        parked=sum(one.verdict is Verdict.PARKED for one in reaped),
+        cancelled=sum(one.verdict is Verdict.CANCELLED for one in reaped),
+        unpublished=unpublished,
+        counted=counted,
+    )
+
+
+async def bury(
+    runs: RunStore, dispatcher: Dispatcher, policy: FleetPolicy, *, tenant: str, run_id: str, holder: str
+) -> Dispatch | None:
+    """Recover a run at once whose ``holder`` is known to be dead (I11); the caller has the proof.
+
+    Returns the message, published or not; ``None`` where there is nothing to publish, be it that the holder did not
+    have the lease any more, or that the run was parked or cancelled instead.
+    """
+    reaped = await runs.claim_dead(run_id, tenant=tenant, holder=holder, policy=policy)
+    if reaped is None:
+        return None
+    await _Publishing(dispatcher).follow(reaped)
+    return reaped.dispatch

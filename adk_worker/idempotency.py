@@ -134,7 +134,8 @@ class IdempotencyStore(Protocol):
     async def abandon(self, claim: Claim) -> None:
         """Take the intent back: the owner knows that it never dispatched the call.
 
-        A claim that was taken over goes back to the owner before; any other becomes absent.
+        A claim that was taken over goes back to the owner before; any other becomes absent. In the fleet's store the
+        same write queues the run again if it was parked on a call that thereby is known not to have run.
 
         :raises ClaimOwnerError: not in flight under ``claim.owner``.
         """

@@ -24,7 +24,10 @@ pytest.register_assert_rewrite(
     "adk_worker.conformance.idempotency",
     "adk_worker.conformance.leases",
     "adk_worker.conformance.resume_claims",
-    *(f"adk_worker.conformance.runs.{part}" for part in ("driver", "submit", "take", "commit", "fences", "calls")),
+    *(
+        f"adk_worker.conformance.runs.{part}"
+        for part in ("driver", "submit", "take", "commit", "fences", "calls", "resting", "reaper", "cancel", "reading")
+    ),
     "adk_worker.conformance.waiting",
 )
 

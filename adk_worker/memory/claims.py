@@ -41,18 +41,30 @@ def decide(data: MemoryData, before: Claim | None, after: Claim) -> None:
         return
     save(data, after)
     run = data.claims[after.tenant, after.key].run
-    if run is None or run not in data.runs:
+    if run is None:
         return
-    at = data.at()
     if after.state is ClaimState.SETTLED and (before is None or before.state is ClaimState.IN_FLIGHT):
-        state = journal.state_of(data, run)
-        moved = transitions.heal(state, key=after.key, at=at, policy=FleetPolicy())
-        if moved.verdict is Verdict.DONE:
-            journal.write(data, run, moved.state, [events.healed(after.key)], at=at, detail=None)
-        if state.phase is Phase.CANCELLED:
-            forget_if_decided(data, run)
+        follow(data, run, after.key)
     elif after.late != (before.late if before else ()):
-        journal.tell(data, run, [events.late_outcome(after.key)], at=at)
+        journal.tell(data, run, [events.late_outcome(after.key)], at=data.at())
+
+
+def remove(data: MemoryData, key: ClaimKey) -> None:
+    """Remove the claim of a call that never ran, with what follows for its run."""
+    run = data.claims.pop(key).run
+    if run is not None:
+        follow(data, run, key[1])
+
+
+def follow(data: MemoryData, run: RunKey, key: str) -> None:
+    """Do what follows once nothing is undecided about a call: queue the run that waits for it, let a frontier go."""
+    at = data.at()
+    state = journal.state_of(data, run)
+    moved = transitions.heal(state, key=key, at=at, policy=FleetPolicy())
+    if moved.verdict is Verdict.DONE:
+        journal.write(data, run, moved.state, [events.healed(key)], at=at, detail=None)
+    if state.phase is Phase.CANCELLED:
+        forget_if_decided(data, run)
 
 
 def forget_if_decided(data: MemoryData, run: RunKey) -> None:

@@ -52,7 +52,7 @@ class MemoryIdempotencyStore:
             stored = claims.load(self._data, (claim.tenant, claim.key))
             after = claim_transitions.abandon(stored, key=claim.key, owner=claim.owner)
             if after is None:
-                del self._data.claims[claim.tenant, claim.key]
+                claims.remove(self._data, (claim.tenant, claim.key))
             else:
                 claims.save(self._data, after)
 

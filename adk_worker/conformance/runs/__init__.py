@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from adk_worker.conformance.runs.calls import CallsConformance
+from adk_worker.conformance.runs.cancel import CancelConformance
 from adk_worker.conformance.runs.commit import CommitConformance
 from adk_worker.conformance.runs.fences import FencesConformance
+from adk_worker.conformance.runs.reading import ReadingConformance
+from adk_worker.conformance.runs.reaper import ReaperConformance
+from adk_worker.conformance.runs.resting import RestingConformance
 from adk_worker.conformance.runs.submit import SubmitConformance
 from adk_worker.conformance.runs.take import TakeConformance
 from adk_worker.runs import Stores
@@ -18,6 +22,10 @@ class RunStoreConformance(
     CommitConformance,
     FencesConformance,
     CallsConformance,
+    RestingConformance,
+    ReaperConformance,
+    CancelConformance,
+    ReadingConformance,
 ):
     """Override the fixture ``stores``: it yields a bundle that nobody has used."""
 

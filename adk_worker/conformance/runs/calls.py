@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from adk_worker.conformance.runs.driver import BOOKED, REFUSED, TENANT, Driver
@@ -288,6 +290,26 @@ class CallsConformance:
         assert reaped.dispatch is not None
         assert reaped.dispatch.ticket == run.fence
 
+    async def test_an_intent_that_is_taken_back_heals_the_run_that_waits_for_it(self, stores: Stores) -> None:
+        """F4, I3: its owner says that the call never ran, so the next plan may make it."""
+        driver, lease, claim = await self._left_in_flight(stores)
+        await driver.park(lease, claim)
+
+        await stores.idempotency.abandon(claim)
+
+        assert (await driver.run()).status is RunStatus.QUEUED
+        assert (await driver.begin(await driver.worker(), 0))[0].owner != claim.owner
+
+    async def test_an_intent_that_its_former_owner_has_again_heals_nothing(self, stores: Stores) -> None:
+        """I4: that one may have dispatched."""
+        driver, lease, claim = await self._left_in_flight(stores)
+        taken = await stores.idempotency.take_over(claim, "two")
+        await driver.park(lease, taken)
+
+        await stores.idempotency.abandon(taken)
+
+        assert (await driver.run()).status is RunStatus.PARKED
+
     async def test_one_of_several_undecided_calls_heals_the_run(self, stores: Stores) -> None:
         """F4: the plan is made again, and finds what is left."""
         driver, lease, first = await self._left_in_flight(stores)
@@ -341,8 +363,8 @@ class CallsConformance:
             driver, lease, claim = await self._left_in_flight(stores, run_id=f"run-{number}")
 
             racers: list[Racer] = [
-                lambda driver=driver, lease=lease, claim=claim: driver.park(lease, claim),
-                lambda claim=claim: stores.idempotency.record(claim, BOOKED),
+                partial(driver.park, lease, claim),
+                partial(stores.idempotency.record, claim, BOOKED),
             ]
             parked, recorded = await race_in_threads(racers)
 
@@ -358,8 +380,8 @@ class CallsConformance:
             driver, lease, claim = await self._left_in_flight(stores, run_id=f"run-{number}")
 
             racers: list[Racer] = [
-                lambda lease=lease, claim=claim: stores.runs.settle(lease, claim, REFUSED, by="probe"),
-                lambda claim=claim: stores.idempotency.record(claim, BOOKED),
+                partial(stores.runs.settle, lease, claim, REFUSED, by="probe"),
+                partial(stores.idempotency.record, claim, BOOKED),
             ]
             answers = await race_in_threads(racers)
 

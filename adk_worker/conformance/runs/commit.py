@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -284,7 +285,7 @@ class CommitConformance:
             lease = await driver.dead_worker()
 
             racers: list[Racer] = [
-                lambda driver=driver, lease=lease: driver.commit(lease, 1, Then.HAND_OVER),
+                partial(driver.commit, lease, 1, Then.HAND_OVER),
                 driver.reap,
             ]
             committed, reaped = await race_in_threads(racers)

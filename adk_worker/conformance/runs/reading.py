@@ -1,0 +1,222 @@
+"""Looking at runs: takes no lease, changes nothing, and reaches no other tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from adk_worker.conformance.names import HOSTILE_RUNS, REFUSED_NAMES
+from adk_worker.conformance.runs.driver import PATIENT, TENANT, Driver
+from adk_worker.conformance.waiting import LONG
+from adk_worker.errors import InvalidNameError
+from adk_worker.lease import RunLease
+from adk_worker.runs import Event, NewEvent, NewRun, Run, RunFilter, RunStatus, Stores
+from adk_worker.transitions import Attention, Reason, Then
+
+
+class ReadingConformance:
+    """What people and pages ask for."""
+
+    async def test_what_is_not_there_reads_as_nothing(self, stores: Stores) -> None:
+        """T1: an unknown run, and another tenant's, in the very same way."""
+        driver = Driver(stores)
+        lease = await driver.worker()
+        await driver.commit(lease, 1)
+        await driver.begin(lease, 0)
+
+        for other in (Driver(stores, run_id="another"), Driver(stores, tenant="other")):
+            picture = await other.picture()
+            assert (picture.run, picture.payload, picture.held) == (None, None, None)
+            assert (list(picture.claims), list(picture.events)) == ([], [])
+        assert await stores.runs.list(RunFilter(tenant="other"), limit=10) == ([], None)
+
+    async def test_looking_changes_nothing(self, stores: Stores) -> None:
+        """L2: takes no lease, raises no fence, and renews nothing."""
+        driver = Driver(stores)
+        await driver.commit(await driver.worker(), 1)
+        before = await driver.picture()
+
+        await stores.runs.list(RunFilter(), limit=10)
+        await stores.runs.oldest_lapsed()
+        await stores.lifecycle.verify()
+
+        assert await driver.picture() == before
+
+    # --- events -----------------------------------------------------------------------------------------------
+
+    async def test_events_are_read_from_where_the_reader_stopped(self, stores: Stores) -> None:
+        """H1: oldest first; ids rise, so that a page that was cut goes on behind its last one."""
+        driver = Driver(stores)
+        lease = await driver.worker()
+        for sequence in range(1, 6):
+            told = (NewEvent("one", {"n": sequence}), NewEvent("two", {"n": sequence}))
+            await driver.commit(lease, sequence, events=told)
+        everything = await driver.events()
+
+        pages: list[Event] = []
+        while page := await self._events(driver, after=pages[-1].id if pages else 0, limit=5):
+            assert len(page) <= 5
+            pages.extend(page)
+
+        ids = [event.id for event in everything]
+        assert ids == sorted(set(ids))
+        assert all(event_id > 0 for event_id in ids)
+        assert [event.at for event in everything] == sorted(event.at for event in everything)
+        told_of = [(event.kind, event.data["n"]) for event in everything[2:]]
+        assert told_of == [(kind, n) for n in range(1, 6) for kind in ("one", "two")]
+        assert pages == everything
+        assert await self._events(driver, after=ids[-1], limit=5) == []
+
+    async def test_events_of_runs_do_not_mix(self, stores: Stores) -> None:
+        """T1: however they were written in turn."""
+        drivers = [Driver(stores, run_id="one"), Driver(stores, run_id="two"), Driver(stores, tenant="o", run_id="one")]
+        leases = [await driver.worker() for driver in drivers]
+        for sequence in (1, 2):
+            for number, (driver, lease) in enumerate(zip(drivers, leases, strict=True)):
+                await driver.commit(lease, sequence, events=(NewEvent("told", {"n": number, "s": sequence}),))
+
+        for number, driver in enumerate(drivers):
+            told = [event.data for event in await driver.events() if event.kind == "told"]
+            assert told == [{"n": number, "s": 1}, {"n": number, "s": 2}]
+
+    # --- list -------------------------------------------------------------------------------------------------
+
+    async def test_runs_are_listed_newest_first_in_pages(self, stores: Stores) -> None:
+        """H1: each once, though new ones come in while somebody reads."""
+        for number in range(7):
+            await Driver(stores, run_id=f"run-{number}").submit()
+
+        listed: list[Run] = []
+        page, cursor = await stores.runs.list(RunFilter(), limit=3)
+        while cursor is not None:
+            listed.extend(page)
+            await Driver(stores, run_id=f"new-{len(listed)}").submit()
+            page, cursor = await stores.runs.list(RunFilter(), limit=3, after=cursor)
+        listed.extend(page)
+
+        assert [run.run_id for run in listed] == [f"run-{number}" for number in reversed(range(7))]
+        for run in listed:
+            assert run == await stores.runs.get(run.run_id, tenant=TENANT)
+
+    async def test_a_page_that_is_just_full_is_the_last(self, stores: Stores) -> None:
+        """H1: its cursor leads to no empty page."""
+        for number in range(3):
+            await Driver(stores, run_id=f"run-{number}").submit()
+
+        page, cursor = await stores.runs.list(RunFilter(), limit=3)
+
+        assert (len(page), cursor) == (3, None)
+        assert await stores.runs.list(RunFilter(status=RunStatus.FAILED), limit=3) == ([], None)
+
+    async def test_runs_are_listed_by_status(self, stores: Stores) -> None:
+        """L2: a live run is queued or running by who holds its lease."""
+        ways: dict[RunStatus, Callable[[Driver, RunLease], Awaitable[Any]]] = {
+            RunStatus.QUEUED: lambda driver, lease: driver.commit(lease, 1, Then.HAND_OVER),
+            RunStatus.RUNNING: lambda driver, lease: driver.commit(lease, 1),
+            RunStatus.WAITING_APPROVAL: lambda driver, lease: driver.commit(lease, 1, Then.WAIT_APPROVAL),
+            RunStatus.PARKED: lambda driver, lease: driver.commit(lease, 1, Then.PARK),
+            RunStatus.FAILED: lambda driver, lease: driver.commit(lease, 1, Then.FAIL),
+            RunStatus.COMPLETED: lambda driver, lease: driver.commit(lease, 1, Then.COMPLETE),
+            RunStatus.CANCELLED: self._cancelled,
+        }
+        assert set(ways) == set(RunStatus)
+        for status, get_there in ways.items():
+            for number in range(2):
+                driver = Driver(stores, run_id=f"{status}-{number}")
+                await get_there(driver, await driver.worker())
+
+        for status in RunStatus:
+            page, cursor = await stores.runs.list(RunFilter(status=status), limit=1)
+            rest, end = await stores.runs.list(RunFilter(status=status), limit=1, after=cursor)
+
+            assert [run.run_id for run in (*page, *rest)] == [f"{status}-1", f"{status}-0"]
+            assert end is None
+
+    async def test_runs_are_listed_by_tenant_and_by_attention(self, stores: Stores) -> None:
+        """T1: one tenant's, or all; those that somebody has to look at, or the others."""
+        for tenant in (TENANT, "other"):
+            for run_id in ("fine", "odd", "queued"):
+                driver = Driver(stores, tenant=tenant, run_id=run_id)
+                lease = await driver.worker()
+                if run_id == "odd":
+                    await driver.commit(lease, 1, Then.PARK, attention=Attention.OVER_BUDGET)
+                if run_id == "queued":
+                    await driver.give_back(lease, Reason.CONFLICT, attention=Attention.AGENT_UNKNOWN)
+
+        async def listed(**where: Any) -> list[tuple[str, str]]:
+            page, _ = await stores.runs.list(RunFilter(**where), limit=10)
+            return [(run.tenant, run.run_id) for run in page]
+
+        assert await listed(tenant=TENANT) == [(TENANT, "queued"), (TENANT, "odd"), (TENANT, "fine")]
+        assert await listed(attention=False) == [("other", "fine"), (TENANT, "fine")]
+        assert await listed(tenant="other", attention=True) == [("other", "queued"), ("other", "odd")]
+        assert await listed(tenant=TENANT, attention=True, status=RunStatus.PARKED) == [(TENANT, "odd")]
+        assert len(await listed()) == 6
+
+    @pytest.mark.parametrize("cursor", ["", "odd", "-1", "1.5", "\u0661", "'", "\x00"], ids=repr)
+    async def test_what_is_no_cursor_is_refused(self, stores: Stores, cursor: str) -> None:
+        """T1: it comes back from people's browsers."""
+        with pytest.raises(InvalidNameError):
+            await stores.runs.list(RunFilter(), limit=10, after=cursor)
+
+    # --- names ------------------------------------------------------------------------------------------------
+
+    async def test_no_name_reaches_anothers_run(self, stores: Stores) -> None:
+        """T1: to take it, to write it, or to look at it."""
+        drivers = [Driver(stores, tenant=tenant, run_id=run_id) for tenant, run_id in HOSTILE_RUNS]
+        for number, driver in enumerate(drivers):
+            lease = await driver.worker()
+            await driver.begin(lease, 0)
+            await driver.commit(lease, 1, Then.PARK, frontier={"output": f"{number}"}, segment=driver.segment("said"))
+
+        for number, driver in enumerate(drivers):
+            run = await driver.run()
+            assert (run.tenant, run.run_id, run.output) == (*HOSTILE_RUNS[number], f"{number}")
+            assert [claim.key for claim in await driver.claims()] == [driver.intent(0).key]
+            assert len(await driver.events()) == 4
+            page, _ = await stores.runs.list(RunFilter(tenant=driver.tenant), limit=100)
+            assert {one.tenant for one in page} == {driver.tenant}
+            await driver.cancel()
+
+    @pytest.mark.parametrize("name", REFUSED_NAMES, ids=repr)
+    async def test_what_is_no_name_is_refused(self, stores: Stores, name: str) -> None:
+        """T1: of a tenant and a run, by every method that takes them."""
+        runs = stores.runs
+        for tenant, run_id in ((TENANT, name), (name, "run")):
+            lease = RunLease(tenant, run_id, "one", 1, 0.0)
+            driver = Driver(stores, tenant=tenant, run_id=run_id)
+            for call in (
+                lambda tenant=tenant, run_id=run_id: runs.submit(NewRun(tenant, run_id, "a", "b"), policy=PATIENT),
+                lambda driver=driver: driver.take(1),
+                lambda tenant=tenant, run_id=run_id: runs.held_by(run_id, tenant=tenant, holder="one"),
+                lambda lease=lease: runs.renew_many([lease], ttl_seconds=LONG),
+                lambda lease=lease: runs.begin(lease, [], owner="one"),
+                lambda lease=lease: runs.park(lease, attention=Attention.POISONED, detail="x"),
+                lambda lease=lease: runs.fail(lease, detail="x"),
+                lambda driver=driver, lease=lease: driver.give_back(lease),
+                lambda driver=driver: driver.requeue(),
+                lambda driver=driver: driver.cancel(),
+                lambda driver=driver: driver.run_or_none(),
+                lambda driver=driver: driver.payload(),
+                lambda driver=driver: driver.events(),
+                lambda driver=driver: driver.claims(),
+                lambda tenant=tenant, run_id=run_id: runs.claim_dead(
+                    run_id, tenant=tenant, holder="one", policy=PATIENT
+                ),
+            ):
+                with pytest.raises(InvalidNameError):
+                    await call()
+        if name is not None:
+            with pytest.raises(InvalidNameError):
+                await runs.list(RunFilter(tenant=name), limit=10)
+
+    @staticmethod
+    async def _cancelled(driver: Driver, lease: RunLease) -> None:
+        await driver.cancel()
+        await driver.begin(lease)
+
+    @staticmethod
+    async def _events(driver: Driver, *, after: int, limit: int) -> list[Event]:
+        return list(await driver.runs.events(driver.run_id, tenant=driver.tenant, after=after, limit=limit))

@@ -6,12 +6,15 @@ A server that is not installed skips the tests that need it; with CI set in the 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 
 import tests.waiting
+from stores.sql import migrate
 from tests.servers import OrphanGuard, PostgresServer, Proxy, RedisServer
 from tests.servers.demand import or_skip
 
@@ -52,6 +55,28 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     postgres_server.start()
     with postgres_server.database() as url:
         yield url
+
+
+@pytest.fixture
+def postgres_store_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """A database of this test's own with all tables of the store, and nothing in them."""
+    postgres_server.start()
+    with postgres_server.database(template=postgres_server.template("adk_migrated", migrate.upgrade)) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file with all tables of the store, to be copied."""
+    file = tmp_path_factory.mktemp("sqlite") / "migrated.db"
+    migrate.upgrade(f"sqlite:///{file}")
+    return file
+
+
+@pytest.fixture
+def sqlite_store_url(migrated_sqlite_file: Path, tmp_path: Path) -> str:
+    """A SQLite file of this test's own with all tables of the store, and nothing in them."""
+    return f"sqlite:///{shutil.copy(migrated_sqlite_file, tmp_path / 'store.db')}"
 
 
 @pytest.fixture

@@ -1,0 +1,164 @@
+"""A worker's writes that carry a run on: take, renew, begin, commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, select, tuple_, update
+
+from adk_worker import claim_transitions, events, transitions
+from adk_worker.idempotency import Claim, Intent
+from adk_worker.lease import RunLease
+from adk_worker.outcomes import ToolOutcome
+from adk_worker.runs import Boundary, Committed, NewEvent, Renewal, Taken
+from adk_worker.transitions import FleetPolicy, State, Then, Verdict
+from stores.sql import checkpoints, claim_rows, history, journal
+from stores.sql.locks import LEASE_COLUMNS, LockedRun, lock_run, store_time, timed
+from stores.sql.rows import lease_state, run_lease
+from stores.sql.schema import leases, runs
+from stores.sql.writing import committed, end_cancelled, run_under, unless_refused
+
+_ONE_OF: Final = tuple_(leases.c.tenant, leases.c.run_id).in_(bindparam("for_runs", expanding=True))
+_CANCEL_REQUESTED: Final = (
+    select(runs.c.cancel_requested)
+    .where(runs.c.tenant == leases.c.tenant, runs.c.run_id == leases.c.run_id)
+    .scalar_subquery()
+)
+# In the order of their keys, so that two batches cannot wait for each other. The cancel's flag is as it was when the
+# statement began: one that comes later is found by the next renewal, and by every write.
+_LOCK_MANY: Final = timed(
+    select(leases.c.tenant, leases.c.run_id, *LEASE_COLUMNS, _CANCEL_REQUESTED.label("cancel_requested"))
+    .where(_ONE_OF)
+    .order_by(leases.c.tenant, leases.c.run_id)
+    .with_for_update(of=leases)
+)
+_EXTEND_MANY: Final = update(leases).where(_ONE_OF).values(expires_at=bindparam("until"))
+
+
+def take(tx: Connection, tenant: str, run_id: str, *, ticket: int, holder: str, ttl: float) -> Taken | None:
+    """See :meth:`adk_worker.runs.RunStore.take`."""
+    run = lock_run(tx, tenant, run_id)
+    if run is None:
+        return None
+    moved = transitions.take(run.state, ticket=ticket, holder=holder, at=run.at, ttl=ttl)
+    if moved.verdict is Verdict.CANCELLED:
+        end_cancelled(tx, run, moved.state)
+    if moved.verdict is not Verdict.DONE:
+        return None
+    journal.write(tx, run, moved.state, [events.taken(holder, ticket)])
+    return _taken(tx, run, moved.state)
+
+
+def held_by(tx: Connection, tenant: str, run_id: str, *, holder: str) -> Taken | None:
+    """See :meth:`adk_worker.runs.RunStore.held_by`.
+
+    It locks: a take whose answer was lost may be in its COMMIT still, and has the lock until it is through.
+    """
+    run = lock_run(tx, tenant, run_id)
+    if run is None:
+        return None
+    lease = run.state.lease
+    held = lease.holder == holder and lease.held_under(lease.fence) and not lease.lapsed(run.at.now)
+    return _taken(tx, run, run.state) if held else None
+
+
+def _taken(tx: Connection, run: LockedRun, state: State) -> Taken:
+    # A statement of its own, after the lock is held: what the holder before has written is in it.
+    payload = checkpoints.payload_of(tx, run.tenant, run.run_id)
+    return Taken(run_lease(run.tenant, run.run_id, state.lease), run.view(state), payload)
+
+
+def renew_many(tx: Connection, held: Sequence[RunLease], *, ttl: float) -> Sequence[Renewal]:
+    """See :meth:`adk_worker.runs.RunStore.renew_many`."""
+    names = sorted({(lease.tenant, lease.run_id) for lease in held})
+    rows = tx.execute(_LOCK_MANY, {"for_runs": names}).mappings().all()
+    stored = {(row["tenant"], row["run_id"]): row for row in rows}
+    if not rows:
+        return [Renewal(None) for _ in held]
+    # The time at which the last of them was locked.
+    at = max((store_time(row) for row in rows), key=lambda time: time.now)
+    answers = []
+    for lease in held:
+        row = stored.get((lease.tenant, lease.run_id))
+        renewed = None if row is None else transitions.renew(lease_state(row), fence=lease.fence, at=at, ttl=ttl)
+        if row is None or renewed is None:
+            answers.append(Renewal(None))
+        else:
+            answers.append(Renewal(run_lease(lease.tenant, lease.run_id, renewed), bool(row["cancel_requested"])))
+    extended = sorted({(answer.lease.tenant, answer.lease.run_id) for answer in answers if answer.lease})
+    if extended:
+        tx.execute(_EXTEND_MANY, {"for_runs": extended, "until": at.now + ttl})
+    return answers
+
+
+def begin(
+    tx: Connection, lease: RunLease, intents: Sequence[Intent], *, owner: str, ahead: bool
+) -> tuple[Committed, Sequence[Claim]]:
+    """See :meth:`adk_worker.runs.RunStore.begin`."""
+    run = run_under(tx, lease)
+    moved = unless_refused(transitions.begin(run.state, fence=lease.fence, ahead=ahead), lease)
+    if moved.verdict is Verdict.CANCELLED:
+        return end_cancelled(tx, run, moved.state, fence=lease.fence), ()
+    begun = claim_rows.begin(
+        tx, lease.tenant, intents, owner=owner, now=run.at.now, fence=lease.fence, run_id=lease.run_id
+    )
+    journal.write(tx, run, moved.state)
+    return committed(lease, moved.state, Verdict.DONE), begun
+
+
+def commit(tx: Connection, lease: RunLease, boundary: Boundary, *, policy: FleetPolicy) -> Committed:
+    """See :meth:`adk_worker.runs.RunStore.commit`."""
+    run = run_under(tx, lease)
+    frontier = boundary.checkpoint
+    moved = transitions.commit(
+        run.state,
+        fence=lease.fence,
+        sequence=frontier.sequence,
+        then=boundary.then,
+        stored=boundary.payload is not None,
+        at=run.at,
+        policy=policy,
+        attention=boundary.attention,
+    )
+    if moved.verdict is Verdict.REPEATED:
+        return committed(lease, moved.state, Verdict.REPEATED)
+    unless_refused(moved, lease)
+    done = moved.verdict is Verdict.DONE
+    _record(tx, run, boundary.settled)
+    if boundary.segment is not None:
+        history.store(tx, lease.tenant, boundary.segment)
+    if done and boundary.then is Then.COMPLETE:
+        checkpoints.forget(tx, lease.tenant, lease.run_id)
+    elif boundary.payload is not None:
+        checkpoints.put(tx, frontier, boundary.payload)
+    said = {
+        "revision": frontier.revision,
+        "iteration": frontier.iteration,
+        "usage": frontier.usage.model_dump(mode="json"),
+        "cost_micros": frontier.cost_micros,
+        "output": frontier.output,
+    }
+    if not done:
+        return end_cancelled(tx, run, moved.state, boundary.events, fence=lease.fence, **said)
+    told = [*boundary.events, *_rest(moved.state, boundary)]
+    journal.write(tx, run, moved.state, told, fence=lease.fence, detail=boundary.detail, **said)
+    return committed(lease, moved.state, Verdict.DONE)
+
+
+def _record(tx: Connection, run: LockedRun, settled: Sequence[tuple[Claim, ToolOutcome]]) -> None:
+    stored = claim_rows.lock(tx, run.tenant, (claim.key for claim, _ in settled))
+    stand = {key: row.claim for key, row in stored.items()}
+    for claim, outcome in settled:
+        before = stand.get(claim.key)
+        after = claim_transitions.record(before, key=claim.key, owner=claim.owner, outcome=outcome)
+        claim_rows.decide(tx, run, before, after)
+        stand[claim.key] = after
+
+
+def _rest(after: State, boundary: Boundary) -> tuple[NewEvent, ...]:
+    if boundary.then is Then.PARK:
+        return (events.parked(after, boundary.detail or ""),)
+    if boundary.then is Then.FAIL:
+        return (events.failed(boundary.detail or ""),)
+    return ()

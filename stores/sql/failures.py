@@ -1,0 +1,76 @@
+"""What a driver's error means to a caller: the edge at which they become errors of this project."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from adk_worker.errors import (
+    AdkError,
+    CommitUnknownError,
+    ConfigurationError,
+    SchemaVersionError,
+    StoreUnavailableError,
+)
+from stores.sql.schema import SCHEMA_VERSION
+
+_ROLLED_BACK: Final = frozenset({"40001", "40P01"})
+"""SQLSTATEs that say: this transaction was rolled back in favour of another, do it again (serialization, deadlock)."""
+_NO_SUCH_TABLE: Final = frozenset({"42P01", "42703", "3F000"})
+_NOT_ALLOWED: Final = "42501"
+_AWAY: Final = ("08", "25", "53", "57", "58", "XX")
+"""Classes of SQLSTATE that speak of the server's state: connection, transaction (a standby is read-only), resources,
+an operator's intervention, and its own system."""
+
+
+def rolled_back(error: DBAPIError) -> bool:
+    """Whether the database undid the whole transaction so that another could go on, and it may be done again."""
+    return _sqlstate(error) in _ROLLED_BACK
+
+
+def commit_unknown(error: DBAPIError) -> bool:
+    """Whether an error of COMMIT itself leaves open what came of it."""
+    if isinstance(error.orig, sqlite3.Error):
+        # The disk failed under it: the write-ahead log may hold the commit or not.
+        return "disk I/O error" in str(error.orig)
+    return error.connection_invalidated
+
+
+def translated(error: DBAPIError | PoolTimeoutError, *, store: str, committing: bool = False) -> AdkError | None:
+    """The error to raise ``from`` this one; ``None`` for one that says nothing but that our own SQL is wrong.
+
+    Only the error's first line is told: what follows may quote a row.
+    """
+    if isinstance(error, PoolTimeoutError):
+        return StoreUnavailableError(store=store, reason="all connections of this process are in use")
+    reason = _reason(error)
+    if committing and commit_unknown(error):
+        return CommitUnknownError(store=store, reason=f"the connection was lost in COMMIT ({reason})")
+    sqlstate = _sqlstate(error)
+    if sqlstate in _NO_SUCH_TABLE or reason.startswith(("no such table", "no such column")):
+        return SchemaVersionError(found=None, wanted=SCHEMA_VERSION)
+    if sqlstate == _NOT_ALLOWED:
+        return ConfigurationError(
+            f"the store {store} refuses: {reason}. Grant its user SELECT, INSERT, UPDATE and DELETE on the adk_* "
+            "tables."
+        )
+    away = (
+        isinstance(error, OperationalError | InterfaceError)
+        or error.connection_invalidated
+        or (sqlstate is not None and sqlstate.startswith(_AWAY))
+        # No finer class: a file that is no database, or a connection that broke in the middle of an answer.
+        or type(error) is DatabaseError
+    )
+    return StoreUnavailableError(store=store, reason=reason) if away else None
+
+
+def _sqlstate(error: DBAPIError) -> str | None:
+    return getattr(error.orig, "pgcode", None)
+
+
+def _reason(error: DBAPIError) -> str:
+    lines = str(error.orig).strip().splitlines()
+    return lines[0].rstrip(":. ") if lines else type(error.orig).__name__

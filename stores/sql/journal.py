@@ -1,0 +1,61 @@
+"""Writing a run, its lease and its events, under the run's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, insert, update
+
+from adk_worker.runs import NewEvent
+from adk_worker.transitions import LeaseState, Phase, State, StoreTime
+from stores.sql.locks import LockedRun
+from stores.sql.rows import lease_columns, state_columns
+from stores.sql.schema import events, leases, runs
+
+_WRITE_LEASE: Final = (
+    update(leases)
+    .where(leases.c.tenant == bindparam("for_tenant"), leases.c.run_id == bindparam("for_run"))
+    .values({name: bindparam(name) for name in ("fence", "holding", "holder", "expires_at", "wait", "live")})
+)
+_WRITE_EVENTS: Final = insert(events)
+
+
+def write(
+    tx: Connection,
+    run: LockedRun,
+    state: State,
+    told: Sequence[NewEvent] = (),
+    *,
+    fence: int | None = None,
+    **columns: Any,
+) -> None:
+    """Write ``state`` where it differs from what was locked, other ``columns`` of ``adk_runs``, and events.
+
+    ``fence`` is that of whoever writes; without one, that which stands after the write. Taking and renewing a lease
+    leaves the run's row alone.
+    """
+    if state.lease != run.state.lease:
+        write_lease(tx, run.tenant, run.run_id, state.lease, live=state.phase is Phase.LIVE)
+    changed = {name: value for name, value in {**state_columns(state), **columns}.items() if run.row[name] != value}
+    if changed:
+        this = (runs.c.tenant == run.tenant) & (runs.c.run_id == run.run_id)
+        tx.execute(update(runs).where(this).values(**changed, updated_at=run.at.now))
+    tell(tx, run, told, fence=state.lease.fence if fence is None else fence)
+
+
+def write_lease(tx: Connection, tenant: str, run_id: str, lease: LeaseState, *, live: bool) -> None:
+    """Write a lease's row."""
+    tx.execute(_WRITE_LEASE, {"for_tenant": tenant, "for_run": run_id, "live": live, **lease_columns(lease)})
+
+
+def tell(tx: Connection, run: LockedRun, told: Sequence[NewEvent], *, fence: int) -> None:
+    """Write events."""
+    if told:
+        rows = [event_columns(event, fence=fence, at=run.at) for event in told]
+        tx.execute(_WRITE_EVENTS, [{"tenant": run.tenant, "run_id": run.run_id, **row} for row in rows])
+
+
+def event_columns(event: NewEvent, *, fence: int, at: StoreTime) -> dict[str, Any]:
+    """The columns of ``adk_events`` that hold the event, all but those that say which run it belongs to."""
+    return {"at": at.now, "kind": str(event.kind), "fence": fence, "data": dict(event.data)}

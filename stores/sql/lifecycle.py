@@ -1,0 +1,51 @@
+"""Is the database the one that this version works with; the store's epoch; the end."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Connection, select, text, update
+
+from adk_worker.errors import ConfigurationError, SchemaVersionError
+from adk_worker.transitions import MAX_EPOCH
+from stores.sql.database import Database
+from stores.sql.schema import SCHEMA_VERSION, schema_row
+
+# It conflicts with every lock of a lease's row: all writes under way are over before the epoch rises, and those that
+# come later see it risen (L2).
+_WAIT_FOR_WRITERS: Final = text("LOCK TABLE adk_run_leases IN EXCLUSIVE MODE")
+_VERSION: Final = select(schema_row.c.version)
+_RAISE: Final = (
+    update(schema_row)
+    .where(schema_row.c.epoch < MAX_EPOCH)
+    .values(epoch=schema_row.c.epoch + 1)
+    .returning(schema_row.c.epoch)
+)
+
+
+class SqlLifecycle:
+    """A :class:`~adk_worker.runs.Lifecycle` of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def verify(self) -> None:
+        found = await self._database.read(lambda tx: tx.execute(_VERSION).scalar_one_or_none())
+        if found != SCHEMA_VERSION:
+            raise SchemaVersionError(found=found, wanted=SCHEMA_VERSION)
+
+    async def bump_epoch(self) -> int:
+        epoch = await self._database.write(_raise)
+        if epoch is None:
+            raise ConfigurationError(f"the store's epoch is {MAX_EPOCH} already, and fences have no room for more.")
+        return epoch
+
+    async def close(self) -> None:
+        await self._database.close()
+
+
+def _raise(tx: Connection) -> int | None:
+    if tx.dialect.name == "postgresql":
+        tx.execute(_WAIT_FOR_WRITERS)
+    epoch: int | None = tx.execute(_RAISE).scalar_one_or_none()
+    return epoch

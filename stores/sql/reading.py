@@ -1,0 +1,85 @@
+"""Reads runs and their events: single statements, which take no lease and no lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import ColumnElement, Connection, bindparam, select
+
+from adk_worker.errors import InvalidNameError
+from adk_worker.runs import Event, Run, RunFilter, RunStatus
+from adk_worker.transitions import Holding, Phase
+from stores.sql.locks import LEASE_COLUMNS, RUN_AND_LEASE
+from stores.sql.rows import event_of, run_of
+from stores.sql.schema import ATTENTION, OPEN, events, leases, runs
+
+_RUNS: Final = select(runs, *LEASE_COLUMNS).select_from(RUN_AND_LEASE)
+_ONE: Final = _RUNS.where(runs.c.tenant == bindparam("for_tenant"), runs.c.run_id == bindparam("for_run"))
+_EVENTS: Final = (
+    select(events)
+    .where(
+        events.c.tenant == bindparam("for_tenant"),
+        events.c.run_id == bindparam("for_run"),
+        events.c.id > bindparam("after"),
+    )
+    .order_by(events.c.id)
+    .limit(bindparam("at_most"))
+)
+
+
+def get(tx: Connection, tenant: str, run_id: str) -> Run | None:
+    """See :meth:`adk_worker.runs.RunStore.get`."""
+    row = tx.execute(_ONE, {"for_tenant": tenant, "for_run": run_id}).mappings().one_or_none()
+    return None if row is None else run_of(row)
+
+
+def events_of(tx: Connection, tenant: str, run_id: str, *, after: int, limit: int) -> Sequence[Event]:
+    """See :meth:`adk_worker.runs.RunStore.events`."""
+    this = {"for_tenant": tenant, "for_run": run_id, "after": after, "at_most": limit}
+    return [event_of(row) for row in tx.execute(_EVENTS, this).mappings()]
+
+
+def page(tx: Connection, where: RunFilter, *, limit: int, before: int | None) -> tuple[Sequence[Run], str | None]:
+    """See :meth:`adk_worker.runs.RunStore.list`; ``before`` is what its cursor says."""
+    conditions = _conditions(where)
+    if before is not None:
+        conditions.append(runs.c.number < before)
+    # One more than asked for tells whether there is a next page.
+    query = _RUNS.where(*conditions).order_by(runs.c.number.desc()).limit(limit + 1)
+    found = tx.execute(query).mappings().all()
+    shown = found[:limit]
+    return [run_of(row) for row in shown], str(shown[-1]["number"]) if shown and len(found) > limit else None
+
+
+def cursor(after: str | None) -> int | None:
+    """Read a page's cursor.
+
+    :raises InvalidNameError: it is none.
+    """
+    if after is None:
+        return None
+    if not (after.isascii() and after.isdigit()):
+        raise InvalidNameError(what="page's cursor", reason="it is none that a listing gave")
+    # Larger numbers than a column's are behind everything that is there.
+    return min(int(after), 2**63 - 1)
+
+
+def _conditions(where: RunFilter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if where.tenant is not None:
+        conditions.append(runs.c.tenant == where.tenant)
+    if where.attention is not None:
+        conditions.append(ATTENTION if where.attention else ~ATTENTION)
+    if where.status is not None:
+        conditions += _of_status(where.status)
+    return conditions
+
+
+def _of_status(status: RunStatus) -> list[ColumnElement[bool]]:
+    if status is RunStatus.RUNNING:
+        return [OPEN, runs.c.phase == Phase.LIVE.value, leases.c.holding == Holding.WORKER.value]
+    if status is RunStatus.QUEUED:
+        return [OPEN, runs.c.phase == Phase.LIVE.value, leases.c.holding != Holding.WORKER.value]
+    stored = runs.c.phase == Phase(status.value).value
+    return [stored] if status in {RunStatus.COMPLETED, RunStatus.CANCELLED} else [OPEN, stored]

@@ -1,0 +1,195 @@
+"""The fleet's store in a database: every operation is one transaction under its run's lock (F1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+from sqlalchemy.orm import Session
+
+from adk_worker import submission
+from adk_worker.errors import ConfigurationError
+from adk_worker.idempotency import Claim, Intent, check_claim
+from adk_worker.lease import RunLease, check_holder, check_ttl
+from adk_worker.names import check_name, check_run
+from adk_worker.outcomes import ToolOutcome
+from adk_worker.runs import (
+    Boundary,
+    Committed,
+    Event,
+    NewEvent,
+    NewRun,
+    Reaped,
+    Renewal,
+    Run,
+    RunFilter,
+    Submitted,
+    Sweep,
+    Taken,
+)
+from adk_worker.transitions import Attention, FleetPolicy, Reason
+from stores.sql import advancing, checkpoints, claim_rows, reading, requests, resting, sweeping
+from stores.sql.database import Database
+
+
+class SqlRunStore:
+    """A :class:`~adk_worker.runs.RunStore` in a database; usable from any thread, event loop and process."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def submit(self, new: NewRun, *, policy: FleetPolicy, connection: object | None = None) -> Submitted:
+        """See the protocol.
+
+        With a ``connection`` it all happens on that, on the calling thread, which must be the one that may use it. The
+        database's errors are then the driver's own: the transaction is the caller's to give up, or to do again.
+        """
+        asked = submission.checked(new)
+        if connection is None:
+            return await self._database.write(lambda tx: requests.submit(tx, asked, policy=policy))
+        tx = _joined(connection, self._database.dialect)
+        with self._database.joined():
+            return requests.submit(tx, asked, policy=policy)
+
+    async def take(self, run_id: str, *, tenant: str, ticket: int, holder: str, ttl_seconds: float) -> Taken | None:
+        check_run(tenant, run_id)
+        check_holder(holder)
+        check_ttl(ttl_seconds)
+        return await self._database.write(
+            lambda tx: advancing.take(tx, tenant, run_id, ticket=ticket, holder=holder, ttl=ttl_seconds)
+        )
+
+    async def held_by(self, run_id: str, *, tenant: str, holder: str) -> Taken | None:
+        check_run(tenant, run_id)
+        return await self._database.write(lambda tx: advancing.held_by(tx, tenant, run_id, holder=holder))
+
+    async def renew_many(self, leases: Sequence[RunLease], *, ttl_seconds: float) -> Sequence[Renewal]:
+        check_ttl(ttl_seconds)
+        for lease in leases:
+            check_run(lease.tenant, lease.run_id)
+        if not leases:
+            return []
+        return await self._database.write(lambda tx: advancing.renew_many(tx, leases, ttl=ttl_seconds))
+
+    async def begin(
+        self, lease: RunLease, intents: Sequence[Intent], *, owner: str, ahead: bool = False
+    ) -> tuple[Committed, Sequence[Claim]]:
+        check_run(lease.tenant, lease.run_id)
+        for intent in intents:
+            check_claim(lease.tenant, intent.key, owner)
+        return await self._database.write(lambda tx: advancing.begin(tx, lease, intents, owner=owner, ahead=ahead))
+
+    async def commit(self, lease: RunLease, boundary: Boundary, *, policy: FleetPolicy) -> Committed:
+        if (boundary.checkpoint.tenant, boundary.checkpoint.run_id) != check_run(lease.tenant, lease.run_id):
+            raise ValueError("the boundary is of another run than the lease")
+        return await self._database.write(lambda tx: advancing.commit(tx, lease, boundary, policy=policy))
+
+    async def park(
+        self,
+        lease: RunLease,
+        *,
+        attention: Attention,
+        detail: str,
+        undecided: Sequence[Claim] = (),
+        events: Sequence[NewEvent] = (),
+    ) -> Committed:
+        check_run(lease.tenant, lease.run_id)
+
+        def park(tx: Connection) -> Committed:
+            return resting.park(tx, lease, attention=attention, detail=detail, undecided=undecided, told=events)
+
+        return await self._database.write(park)
+
+    async def fail(self, lease: RunLease, *, detail: str, events: Sequence[NewEvent] = ()) -> Committed:
+        check_run(lease.tenant, lease.run_id)
+        return await self._database.write(lambda tx: resting.fail(tx, lease, detail=detail, told=events))
+
+    async def give_back(
+        self,
+        lease: RunLease,
+        *,
+        reason: Reason,
+        detail: str,
+        policy: FleetPolicy,
+        attention: Attention | None = None,
+        delay: float | None = None,
+    ) -> Committed:
+        check_run(lease.tenant, lease.run_id)
+
+        def give_back(tx: Connection) -> Committed:
+            return resting.give_back(
+                tx, lease, reason=reason, detail=detail, policy=policy, attention=attention, delay=delay
+            )
+
+        return await self._database.write(give_back)
+
+    async def settle(self, lease: RunLease, claim: Claim, outcome: ToolOutcome, *, by: str) -> Claim:
+        check_run(lease.tenant, lease.run_id)
+        return await self._database.write(lambda tx: resting.settle(tx, lease, claim, outcome, by=by))
+
+    async def note_dead(self, lease: RunLease, claims: Sequence[Claim]) -> Sequence[Claim]:
+        check_run(lease.tenant, lease.run_id)
+        return await self._database.write(lambda tx: resting.note_dead(tx, lease, claims))
+
+    async def claim_lapsed(self, *, policy: FleetPolicy, limit: int, count_crashes: bool) -> Sequence[Reaped]:
+        return await self._database.write(
+            lambda tx: sweeping.claim_lapsed(tx, policy=policy, limit=limit, count_crashes=count_crashes)
+        )
+
+    async def claim_dead(self, run_id: str, *, tenant: str, holder: str, policy: FleetPolicy) -> Reaped | None:
+        check_run(tenant, run_id)
+        return await self._database.write(
+            lambda tx: sweeping.claim_dead(tx, tenant, run_id, holder=holder, policy=policy)
+        )
+
+    async def sweep(self) -> Sweep:
+        return await self._database.write(sweeping.sweep)
+
+    async def requeue(self, run_id: str, *, tenant: str, by: str, policy: FleetPolicy) -> Submitted:
+        check_run(tenant, run_id)
+        return await self._database.write(lambda tx: requests.requeue(tx, tenant, run_id, by=by, policy=policy))
+
+    async def cancel(self, run_id: str, *, tenant: str, by: str) -> Run:
+        check_run(tenant, run_id)
+        return await self._database.write(lambda tx: requests.cancel(tx, tenant, run_id, by=by))
+
+    async def get(self, run_id: str, *, tenant: str) -> Run | None:
+        check_run(tenant, run_id)
+        return await self._database.read(lambda tx: reading.get(tx, tenant, run_id))
+
+    async def payload(self, run_id: str, *, tenant: str) -> str | None:
+        check_run(tenant, run_id)
+        return await self._database.read(lambda tx: checkpoints.payload_of(tx, tenant, run_id))
+
+    async def list(self, where: RunFilter, *, limit: int, after: str | None = None) -> tuple[Sequence[Run], str | None]:
+        if where.tenant is not None:
+            check_name(where.tenant, what="tenant")
+        before = reading.cursor(after)
+        return await self._database.read(lambda tx: reading.page(tx, where, limit=limit, before=before))
+
+    async def events(self, run_id: str, *, tenant: str, after: int = 0, limit: int = 500) -> Sequence[Event]:
+        check_run(tenant, run_id)
+        return await self._database.read(lambda tx: reading.events_of(tx, tenant, run_id, after=after, limit=limit))
+
+    async def claims(self, run_id: str, *, tenant: str) -> Sequence[Claim]:
+        check_run(tenant, run_id)
+        return await self._database.read(lambda tx: claim_rows.of_run(tx, tenant, run_id))
+
+    async def oldest_lapsed(self) -> float | None:
+        return await self._database.read(sweeping.oldest_lapsed)
+
+
+def _joined(connection: object, dialect: str) -> Connection:
+    """The caller's connection, if it is one that can be joined."""
+    tx = connection.connection() if isinstance(connection, Session) else connection
+    if not isinstance(tx, Connection):
+        raise ConfigurationError(
+            f"submit(connection=…) joins a sqlalchemy.Connection or a sqlalchemy.orm.Session, not {type(tx).__name__}; "
+            "of an async one give what it has as sync_connection or sync_session, inside its run_sync."
+        )
+    if tx.dialect.name != dialect:
+        raise ConfigurationError(
+            f"the connection is to {tx.dialect.name} and the store is in {dialect}: a submit can join only a "
+            "transaction of the store's own database."
+        )
+    return tx

@@ -1,0 +1,84 @@
+"""The reaper's writes, and what it is told by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from adk_worker import events, transitions
+from adk_worker.runs import Dispatch, Reaped, Sweep
+from adk_worker.transitions import FleetPolicy, Holding, Verdict
+from stores.sql import journal
+from stores.sql.dialects import store_clock
+from stores.sql.locks import LEASE_COLUMNS, RUN_AND_LEASE, LockedRun, lock_run, locked_run, timed
+from stores.sql.schema import leases, runs, schema_row
+from stores.sql.writing import end_cancelled
+
+# The clock as a subquery is asked once, before the search, so that the index can be searched for it. Asked in place it
+# would be asked anew for every lease in the index.
+_HAS_LAPSED: Final = leases.c.live & (leases.c.expires_at <= select(store_clock()).scalar_subquery())
+_OLDEST: Final = select(store_clock() - leases.c.expires_at).where(_HAS_LAPSED).order_by(leases.c.expires_at).limit(1)
+
+# Those that lapsed first come first. What somebody has locked is being worked on, by its holder or another reaper, and
+# is left to them; what has changed since the search is searched again by PostgreSQL before it is returned.
+_LOCK_LAPSED: Final = timed(
+    select(runs, *LEASE_COLUMNS)
+    .select_from(RUN_AND_LEASE)
+    .where(_HAS_LAPSED)
+    .order_by(leases.c.expires_at)
+    .limit(bindparam("at_most"))
+    .with_for_update(skip_locked=True)
+)
+
+_LOCK_SWEEP: Final = timed(select(schema_row.c.last_sweep).with_for_update())
+_WRITE_SWEEP: Final = update(schema_row).values(last_sweep=bindparam("began"))
+
+
+def claim_lapsed(tx: Connection, *, policy: FleetPolicy, limit: int, count_crashes: bool) -> Sequence[Reaped]:
+    """See :meth:`adk_worker.runs.RunStore.claim_lapsed`."""
+    found = [locked_run(row) for row in tx.execute(_LOCK_LAPSED, {"at_most": limit}).mappings().all()]
+    acted = [_reap(tx, run, policy=policy, count_crashes=count_crashes) for run in found]
+    return [reaped for reaped in acted if reaped is not None]
+
+
+def claim_dead(tx: Connection, tenant: str, run_id: str, *, holder: str, policy: FleetPolicy) -> Reaped | None:
+    """See :meth:`adk_worker.runs.RunStore.claim_dead`."""
+    run = lock_run(tx, tenant, run_id)
+    if run is None or run.state.lease.holding is not Holding.WORKER or run.state.lease.holder != holder:
+        return None
+    return _reap(tx, run, policy=policy, known_dead=True)
+
+
+def _reap(
+    tx: Connection, run: LockedRun, *, policy: FleetPolicy, count_crashes: bool = True, known_dead: bool = False
+) -> Reaped | None:
+    moved = transitions.reap(run.state, at=run.at, policy=policy, count_crashes=count_crashes, known_dead=known_dead)
+    if moved.verdict is Verdict.REFUSED:
+        return None
+    was = run.state.lease.holding
+    told = events.reaped(run.state, moved.state, moved.verdict, known_dead=known_dead)
+    dispatch = None
+    match moved.verdict:
+        case Verdict.CANCELLED:
+            end_cancelled(tx, run, moved.state, told)
+        case Verdict.PARKED:
+            journal.write(tx, run, moved.state, told, detail=events.reaped_detail(moved.state))
+        case _:
+            journal.write(tx, run, moved.state, told)
+            dispatch = Dispatch(run.tenant, run.run_id, moved.state.lease.fence, was is Holding.WORKER)
+    return Reaped(run.tenant, run.run_id, was, moved.verdict, dispatch)
+
+
+def sweep(tx: Connection) -> Sweep:
+    """See :meth:`adk_worker.runs.RunStore.sweep`."""
+    row = tx.execute(_LOCK_SWEEP).mappings().one()
+    tx.execute(_WRITE_SWEEP, {"began": row["now"]})
+    return Sweep(row["now"], row["last_sweep"])
+
+
+def oldest_lapsed(tx: Connection) -> float | None:
+    """See :meth:`adk_worker.runs.RunStore.oldest_lapsed`."""
+    seconds: float | None = tx.execute(_OLDEST).scalar_one_or_none()
+    return seconds

@@ -1,0 +1,93 @@
+"""From a store's URL to its bundle: each scheme is an entry point, ours and yours alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from adk_worker.errors import ConfigurationError
+from adk_worker.runs import Stores
+from adk_worker.urls import without_secrets
+
+ENTRY_POINTS: Final = "adk_worker.stores"
+"""The group of entry points that name a scheme's opener: ``opener(url, **options) -> Stores``."""
+
+_OURS: Final[Mapping[str, str]] = {
+    "memory": "stores.memory:open_memory",
+    "postgres": "stores.sql:open_sql",
+    "postgresql": "stores.sql:open_sql",
+    "sqlite": "stores.sql:open_sql",
+}
+"""What this package's own metadata says, for a checkout that is on the path and not installed."""
+
+
+def open_stores(url: str, **options: Any) -> Stores:
+    """The bundle behind ``url``: ``postgresql://…``, ``sqlite:///…``, ``memory://``, or a scheme of somebody else's.
+
+    A scheme may name its driver, ``postgresql+psycopg2://``. Nothing is connected yet: ask
+    :meth:`~adk_worker.runs.Lifecycle.verify`.
+
+    :param options: the opener's own; ours all take ``pool_size`` (connections of this process) and ``socket_timeout``
+        (seconds).
+    :raises ConfigurationError: the URL has no scheme, or one that nobody has registered; its plugin cannot be
+        imported, or opens something else; or the store itself refuses the URL. No message shows a password.
+    """
+    scheme, separator, rest = url.strip().partition("://")
+    if not separator or not scheme:
+        # The value stays out of the message: without a scheme nothing tells where a password stands in it.
+        raise ConfigurationError(f"the store's URL has no scheme; {_listed()} (ADK_STORE_URL).")
+    scheme = scheme.lower()
+    stores = _opener(scheme, url)(f"{scheme}://{rest}", **options)
+    if not isinstance(stores, Stores):
+        raise ConfigurationError(
+            f"the plugin for {scheme}:// opened a {type(stores).__name__}; it has to return adk_worker.runs.Stores."
+        )
+    return stores
+
+
+def known_schemes() -> tuple[str, ...]:
+    """The schemes that can be opened here, in alphabetical order."""
+    return tuple(sorted({*_OURS, *(point.name for point in entry_points(group=ENTRY_POINTS))}))
+
+
+def _opener(scheme: str, url: str) -> Callable[..., Any]:
+    for name in (scheme, scheme.partition("+")[0]):
+        targets = _targets(name)
+        if len(targets) > 1:
+            raise ConfigurationError(
+                f"the store scheme {name}:// is registered more than once: {', '.join(sorted(targets))}. Uninstall "
+                "all but one of the packages that bring these entry points."
+            )
+        for point in targets.values():
+            return _load(point)
+    raise ConfigurationError(
+        f"no store is registered for {without_secrets(url)!r}; {_listed()}. A package adds a scheme by an entry point "
+        f"{ENTRY_POINTS!r} of that name, which names its function from the URL to adk_worker.runs.Stores."
+    )
+
+
+def _targets(scheme: str) -> dict[str, EntryPoint]:
+    """What is registered for a scheme, by target: the same one may be there twice, installed and on the path."""
+    found = {point.value: point for point in entry_points(group=ENTRY_POINTS, name=scheme)}
+    if scheme in _OURS:
+        value = _OURS[scheme]
+        found.setdefault(value, EntryPoint(name=scheme, value=value, group=ENTRY_POINTS))
+    return found
+
+
+def _load(point: EntryPoint) -> Callable[..., Any]:
+    try:
+        opener: Callable[..., Any] = point.load()
+    except Exception as error:
+        raise ConfigurationError(
+            f"the store plugin {point.value} for {point.name}:// cannot be imported: {type(error).__name__}: {error}. "
+            "Mend or uninstall the package that brings it."
+        ) from error
+    if not callable(opener):
+        raise ConfigurationError(f"the store plugin {point.value} for {point.name}:// is not a function.")
+    return opener
+
+
+def _listed() -> str:
+    return "known are " + ", ".join(f"{scheme}://" for scheme in known_schemes())

@@ -136,11 +136,6 @@ def save(tx: Connection, claim: Claim) -> None:
     tx.execute(update(claims).where(this).values(columns))
 
 
-def remove(tx: Connection, claim: Claim) -> None:
-    """Make a claim absent that is locked."""
-    tx.execute(delete(claims).where(claims.c.tenant == claim.tenant, claims.c.key == claim.key))
-
-
 def decide(tx: Connection, run: LockedRun | None, before: Claim | None, after: Claim) -> None:
     """Write a claim on which an outcome came in, and what follows for its run, all in one (F4, P2)."""
     if before == after:
@@ -149,13 +144,25 @@ def decide(tx: Connection, run: LockedRun | None, before: Claim | None, after: C
     if run is None:
         return
     if after.state is ClaimState.SETTLED and (before is None or before.state is ClaimState.IN_FLIGHT):
-        moved = transitions.heal(run.state, key=after.key, at=run.at, policy=FleetPolicy())
-        if moved.verdict is Verdict.DONE:
-            journal.write(tx, run, moved.state, [events.healed(after.key)], detail=None)
-        if run.state.phase is Phase.CANCELLED:
-            forget_if_decided(tx, run.tenant, run.run_id)
+        _follow(tx, run, after.key)
     elif after.late != (before.late if before else ()):
         journal.tell(tx, run, [events.late_outcome(after.key)], fence=run.state.lease.fence)
+
+
+def remove(tx: Connection, run: LockedRun | None, claim: Claim) -> None:
+    """Remove the claim of a call that never ran, with what follows for its run."""
+    tx.execute(delete(claims).where(claims.c.tenant == claim.tenant, claims.c.key == claim.key))
+    if run is not None:
+        _follow(tx, run, claim.key)
+
+
+def _follow(tx: Connection, run: LockedRun, key: str) -> None:
+    """Do what follows once nothing is undecided about a call: queue the run that waits for it, let a frontier go."""
+    moved = transitions.heal(run.state, key=key, at=run.at, policy=FleetPolicy())
+    if moved.verdict is Verdict.DONE:
+        journal.write(tx, run, moved.state, [events.healed(key)], detail=None)
+    if run.state.phase is Phase.CANCELLED:
+        forget_if_decided(tx, run.tenant, run.run_id)
 
 
 def forget_if_decided(tx: Connection, tenant: str, run_id: str) -> None:

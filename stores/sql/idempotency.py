@@ -110,11 +110,11 @@ def _locked(tx: Connection, claim: Claim) -> tuple[LockedRun | None, StoredClaim
 
 
 def _abandon(tx: Connection, claim: Claim) -> None:
-    stored = claim_rows.lock(tx, claim.tenant, [claim.key]).get(claim.key)
+    run, stored = _locked(tx, claim)
     before = stored.claim if stored else None
     after = claim_transitions.abandon(before, key=claim.key, owner=claim.owner)
     if after is None:
-        claim_rows.remove(tx, claim)
+        claim_rows.remove(tx, run, claim)
     else:
         claim_rows.save(tx, after)
 

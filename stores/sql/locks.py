@@ -72,7 +72,7 @@ class LockedRun:
 
     def view(self, state: State | None = None, **changed: Any) -> Run:
         """The run as callers see it, in ``state`` if that has been written since, as ``changed`` columns have."""
-        return run_of(self.row, state, **changed)
+        return run_of(self.row, self.state if state is None else state, **changed)
 
 
 def lock_lease(tx: Connection, tenant: str, run_id: str) -> LockedLease | None:

@@ -9,6 +9,7 @@ from adk_worker.conformance import (
     IdempotencyStoreConformance,
     LeaseStoreConformance,
     ResumeClaimsConformance,
+    RunStoreConformance,
 )
 from stores.sql import migrate, open_sql
 from stores.sql.schema import metadata
@@ -81,3 +82,9 @@ class TestPostgresHistoryBesideLeases(HistoryStoreConformance):
     @pytest.fixture
     def leases(self, bundle):
         return bundle.leases
+
+
+class TestPostgresRuns(RunStoreConformance):
+    @pytest.fixture
+    def stores(self, bundle):
+        return bundle

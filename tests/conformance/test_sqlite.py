@@ -8,6 +8,7 @@ from adk_worker.conformance import (
     IdempotencyStoreConformance,
     LeaseStoreConformance,
     ResumeClaimsConformance,
+    RunStoreConformance,
 )
 from stores.sql import open_sql
 
@@ -67,3 +68,9 @@ class TestSqliteHistoryBesideLeases(HistoryStoreConformance):
     @pytest.fixture
     def leases(self, bundle):
         return bundle.leases
+
+
+class TestSqliteRuns(RunStoreConformance):
+    @pytest.fixture
+    def stores(self, bundle):
+        return bundle

@@ -18,6 +18,7 @@ from adk_worker.checkpoint import (
     decode_checkpoint,
     encode_checkpoint,
 )
+from adk_worker.client import Fleet
 from adk_worker.context import ToolContext
 from adk_worker.errors import (
     AdkError,
@@ -109,6 +110,7 @@ __all__ = [
     "Effect",
     "Event",
     "EventKind",
+    "Fleet",
     "FleetPolicy",
     "FrontierLostError",
     "Happened",

@@ -16,6 +16,8 @@ import psutil
 
 from adk_worker.client import Fleet
 from adk_worker.runs import Dispatch, Event, Run, RunStatus
+from adk_worker.settings import Settings
+from adk_worker.wiring import make_fleet
 from examples.travel.model import ModelSide
 from tasks.dispatch import CeleryDispatcher
 from tests.servers import OrphanGuard
@@ -203,12 +205,13 @@ class FleetUnderTest:
     def sync(self) -> Any:
         """The client's blocking face, as a web app would have it."""
         if self._fleet is None:
-            from adk_worker.settings import Settings  # noqa: PLC0415
-            from adk_worker.wiring import make_fleet  # noqa: PLC0415
-
-            settings = Settings(store_url=self.store_url, broker_url=self.broker_url)
-            self._fleet = make_fleet(settings)
+            self._fleet = make_fleet(self.settings)
         return self._fleet.sync
+
+    @property
+    def settings(self) -> Settings:
+        """What a web app beside the fleet has in its environment; it does not import the agents' code."""
+        return Settings(store_url=self.store_url, broker_url=self.broker_url)
 
     def submit(self, run_id: str, *, agent: str = "travel", **metadata: Any) -> Run:
         """Submit a run."""
@@ -216,7 +219,13 @@ class FleetUnderTest:
 
     def publish(self, message: Dispatch) -> None:
         """Put a message on the broker, as a copy of one would come."""
-        asyncio.run(CeleryDispatcher(self.broker_url).dispatch(message))
+        dispatcher = CeleryDispatcher.from_settings(self.settings)
+
+        async def publish() -> None:
+            await dispatcher.dispatch(message)
+            await dispatcher.close()
+
+        asyncio.run(publish())
 
     def run(self, run_id: str) -> Run:
         """The run as it stands."""

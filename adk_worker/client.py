@@ -1,0 +1,227 @@
+"""The client for web apps: submit a run, look at it, wait for it, stop it, queue it again.
+
+:class:`Fleet` is async and may be used from any event loop. :attr:`Fleet.sync` has the same methods for code without
+one. Neither imports Celery until something is dispatched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+import structlog
+
+from adk_worker.errors import RunNotFoundError, StoreUnavailableError, WaitTimeoutError
+from adk_worker.names import check_run
+from adk_worker.redaction import Redactor
+from adk_worker.registry import Registry
+from adk_worker.results import text_of
+from adk_worker.runs import Dispatch, Event, NewRun, Run, RunFilter, RunStatus, Stores, Submitted
+from adk_worker.steps import Dispatcher
+from adk_worker.sync import SyncFace
+from adk_worker.transitions import FleetPolicy
+
+_log = structlog.get_logger(__name__)
+
+_FIRST_LOOK: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+_PAGE: Final = 100
+
+
+class Fleet:
+    """A fleet as its users see it. Made once per process: ``Fleet.from_settings()``, or from parts.
+
+    :param registry: the agents that this process knows. With one, an unknown agent is refused at once; without one
+        (a web app that does not import the agents' code) the worker finds out.
+    :param redactor: masks what enters a run here: its input and metadata (R1).
+    """
+
+    def __init__(
+        self,
+        stores: Stores,
+        dispatcher: Dispatcher,
+        *,
+        policy: FleetPolicy | None = None,
+        registry: Registry | None = None,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self.stores = stores
+        self._dispatcher = dispatcher
+        self._policy = policy or FleetPolicy()
+        self._registry = registry
+        self._redactor = redactor or Redactor()
+        self._sync: SyncFace[Fleet] | None = None
+
+    @classmethod
+    def from_settings(cls) -> Fleet:
+        """The fleet that ``ADK_STORE_URL`` and ``ADK_BROKER_URL`` name.
+
+        :raises ConfigurationError: a setting is missing or wrong; every one that is, is named.
+        """
+        from adk_worker.settings import Settings  # noqa: PLC0415 - the edge that reads the environment
+        from adk_worker.wiring import make_fleet  # noqa: PLC0415 - the one module that reaches outwards
+
+        return make_fleet(Settings.load())
+
+    @property
+    def sync(self) -> Any:
+        """The same methods, blocking, for code without an event loop; iterators become plain ones.
+
+        They run on one loop in a thread of their own.
+        """
+        if self._sync is None:
+            self._sync = SyncFace(self)
+        return self._sync
+
+    async def submit(
+        self,
+        agent: str,
+        input: str,  # noqa: A002 - the name that callers read best
+        *,
+        tenant: str,
+        run_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        connection: object | None = None,
+    ) -> Run:
+        """Submit a run and dispatch it. The very same submit again finds the run that is there.
+
+        :param run_id: yours to choose, so that a retry of your request is no second run; made up if left out.
+        :param connection: a SQLAlchemy session or connection of yours: the run exists exactly if you commit. It is
+            published by the reaper then; or at once, by :meth:`dispatch` after your commit.
+        :raises UnknownAgentError: this process knows its agents, and there is none of that name.
+        :raises RunExistsError: the id is taken by another request.
+        :raises InvalidNameError: a name that cannot be one.
+        :raises NotJSONError: the metadata is not JSON.
+        :raises StoreUnavailableError: nothing is known to be submitted; asking again is safe.
+        """
+        run_id = run_id if run_id is not None else uuid.uuid4().hex
+        check_run(tenant, run_id)
+        if self._registry is not None:
+            self._registry.get(agent)
+        masker = self._redactor.masker()
+        new = NewRun(
+            tenant=tenant,
+            run_id=run_id,
+            agent=agent,
+            input=masker.text(input),
+            metadata=masker.json(dict(metadata or {})),
+            masks=masker.state(),
+        )
+        submitted = await self.stores.runs.submit(new, policy=self._policy, connection=connection)
+        if connection is None:
+            await self._dispatched(submitted)
+        return submitted.run
+
+    async def dispatch(self, run: Run) -> None:
+        """Publish the message of a queued run: after the commit of a transaction that :meth:`submit` has joined.
+
+        Harmless otherwise: a copy of a message is refused.
+        """
+        if run.status is RunStatus.QUEUED:
+            await self._dispatched(Submitted(run, run.fence))
+
+    async def get(self, run_id: str, *, tenant: str) -> Run:
+        """The run as it stands.
+
+        :raises RunNotFoundError: that tenant has none of that name (T1).
+        """
+        check_run(tenant, run_id)
+        run = await self.stores.runs.get(run_id, tenant=tenant)
+        if run is None:
+            raise RunNotFoundError(tenant=tenant, run_id=run_id)
+        return run
+
+    async def wait(self, run_id: str, *, tenant: str, timeout: float | None = None) -> Run:
+        """Wait until nothing advances the run without somebody acting, and return it. ``timeout`` is in seconds.
+
+        A store that is away for a moment is waited for too.
+
+        :raises WaitTimeoutError: it still moves; the run itself goes on.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = _FIRST_LOOK
+        while True:
+            try:
+                run = await self.get(run_id, tenant=tenant)
+                if run.status.resting:
+                    return run
+            except StoreUnavailableError:
+                if deadline is None or time.monotonic() >= deadline:
+                    raise
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise WaitTimeoutError.of_run(run_id, timeout or 0.0)
+            await asyncio.sleep(pause if left is None else min(pause, left))
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+    async def events(self, run_id: str, *, tenant: str, after: int = 0, follow: bool = False) -> AsyncIterator[Event]:
+        """What happened to the run, oldest first, from behind the event ``after``.
+
+        With ``follow`` it goes on until the run rests, and then ends.
+
+        :raises RunNotFoundError: there is none.
+        """
+        run = await self.get(run_id, tenant=tenant)
+        pause = _FIRST_LOOK
+        while True:
+            resting = run.status.resting
+            page = await self.stores.runs.events(run_id, tenant=tenant, after=after)
+            for event in page:
+                after = event.id
+                yield event
+            if page:
+                pause = _FIRST_LOOK
+                continue
+            if resting or not follow:
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+            run = await self.get(run_id, tenant=tenant)
+
+    async def list(
+        self, *, tenant: str | None = None, status: RunStatus | None = None, attention: bool | None = None
+    ) -> AsyncIterator[Run]:
+        """Runs that match, newest first. ``attention=True`` are those that need somebody."""
+        where = RunFilter(tenant=tenant, status=status, attention=attention)
+        cursor: str | None = None
+        while True:
+            page, cursor = await self.stores.runs.list(where, limit=_PAGE, after=cursor)
+            for run in page:
+                yield run
+            if cursor is None:
+                return
+
+    async def cancel(self, run_id: str, *, tenant: str, by: str) -> Run:
+        """Ask for the run's end: at once if nobody holds it, else at its holder's next write or renewal (P2).
+
+        :raises RunNotFoundError: there is none.
+        :raises RunStateError: it has completed or failed.
+        """
+        return await self.stores.runs.cancel(run_id, tenant=tenant, by=by)
+
+    async def resume(self, run_id: str, *, tenant: str, by: str) -> Run:
+        """Queue a parked or failed run again, now that its cause is gone.
+
+        :raises RunNotFoundError: there is none.
+        :raises RunStateError: it does not rest, or waits for something else.
+        :raises FrontierLostError: what ran is ahead of what is stored (C3).
+        """
+        submitted = await self.stores.runs.requeue(run_id, tenant=tenant, by=by, policy=self._policy)
+        await self._dispatched(submitted)
+        return submitted.run
+
+    async def close(self) -> None:
+        """Give back connections and threads."""
+        await self.stores.lifecycle.close()
+
+    async def _dispatched(self, submitted: Submitted) -> None:
+        if submitted.ticket is None:
+            return
+        run = submitted.run
+        try:
+            await self._dispatcher.dispatch(Dispatch(run.tenant, run.run_id, submitted.ticket))
+        except Exception as error:  # noqa: BLE001 - the ticket is in the store: the reaper publishes it
+            _log.warning("dispatch_failed", run_id=run.run_id, ticket=submitted.ticket, error=text_of(error))

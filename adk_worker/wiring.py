@@ -1,0 +1,31 @@
+"""The composition root: from settings to parts. The one module of the kit that knows stores and tasks."""
+
+from __future__ import annotations
+
+from adk_worker.client import Fleet
+from adk_worker.registry import Registry
+from adk_worker.runs import Stores
+from adk_worker.settings import Settings
+from stores import open_stores
+from tasks.dispatch import CeleryDispatcher
+
+
+def make_stores(settings: Settings) -> Stores:
+    """The stores that the settings name. Nothing is connected yet.
+
+    :raises ConfigurationError: the URL cannot be used.
+    """
+    return open_stores(settings.store_url, pool_size=settings.store_pool, socket_timeout=settings.socket_timeout)
+
+
+def make_fleet(settings: Settings) -> Fleet:
+    """The client of the fleet that the settings name.
+
+    :raises ConfigurationError: the store's URL, the broker's, or the agents' modules cannot be used.
+    """
+    return Fleet(
+        make_stores(settings),
+        CeleryDispatcher.from_settings(settings),
+        policy=settings.fleet_policy,
+        registry=Registry.load(settings.agents) if settings.agents else None,
+    )

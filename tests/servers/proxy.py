@@ -120,6 +120,13 @@ class Proxy:
         fault.on_release(lambda: self._run(let_go()))
         return self._add(fault)
 
+    def count(self, to: Match) -> Fault:
+        """Count the requests, in ``count`` of what is returned, and do nothing to them.
+
+        A request that the client sends in pieces is shown piece by piece, so let a short one be what is counted.
+        """
+        return self._add(Fault(Effect.NOTHING, to, times=-1))
+
     def _add(self, fault: Fault) -> Fault:
         async def add() -> None:
             self._traffic.faults.append(fault)

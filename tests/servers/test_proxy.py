@@ -177,6 +177,18 @@ def test_a_fault_strikes_as_often_as_it_was_told_to(postgres_url, postgres_proxy
     assert table() == [2]
 
 
+def test_requests_are_counted_and_left_alone(postgres_proxy, client, table):
+    commits = postgres_proxy.count(lambda request: request.endswith(b"COMMIT\0"))
+    insert(client, 1)
+    lost = postgres_proxy.lose_answer(to=b"COMMIT")
+
+    with pytest.raises(psycopg2.OperationalError):
+        insert(client, 2)
+
+    assert (commits.count, lost.count) == (2, 1)
+    assert table() == [1, 2]
+
+
 def test_waiting_for_a_fault_that_does_not_come_fails(postgres_proxy):
     fault = postgres_proxy.lose_answer(to=b"COMMIT")
 

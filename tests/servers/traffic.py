@@ -26,6 +26,7 @@ class Effect(enum.Enum):
     LOSE_REQUEST = "the connection is cut instead of forwarding the request"
     LOSE_ANSWER = "the connection is cut once the server has answered, without the answer"
     HOLD_ANSWER = "the answer is kept back until the fault is released"
+    NOTHING = "request and answer pass, and are counted"
 
 
 class Fault:
@@ -193,6 +194,9 @@ class Link:
         self._request = (self._request + data)[:_WINDOW]
         for fault in self._traffic.faults:
             if not fault.takes(self._request):
+                continue
+            if fault.effect is Effect.NOTHING:
+                fault.strike()
                 continue
             if fault.effect is Effect.LOSE_REQUEST:
                 self.cut()

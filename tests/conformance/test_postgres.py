@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import make_url
 
 from adk_worker.conformance import (
     CheckpointStoreConformance,
@@ -11,27 +10,21 @@ from adk_worker.conformance import (
     ResumeClaimsConformance,
     RunStoreConformance,
 )
-from stores.sql import migrate, open_sql
-from stores.sql.schema import metadata
-
-# One database for all tests here, emptied before each: making one takes longer than most tests do.
-_EMPTY = "".join(f"DELETE FROM {table.name};" for table in metadata.sorted_tables if table.name != "adk_schema")
-_FORGET = "UPDATE adk_schema SET epoch = 0, last_sweep = NULL"
+from stores.sql import migrate
+from tests.conformance.emptying import opened
 
 
 @pytest.fixture(scope="module")
-def database(postgres_server):
+def shared(postgres_server):
     postgres_server.start()
-    with postgres_server.database(template=postgres_server.template("adk_migrated", migrate.upgrade)) as url:
-        yield url
+    template = postgres_server.template("adk_migrated", migrate.upgrade)
+    with postgres_server.database(template=template) as url, opened(url) as emptied:
+        yield emptied
 
 
 @pytest.fixture
-async def bundle(postgres_server, database):
-    postgres_server.execute(_EMPTY + _FORGET, database=make_url(database).database)
-    stores = open_sql(database)
-    yield stores
-    await stores.lifecycle.close()
+def bundle(shared):
+    return shared.stores()
 
 
 class TestPostgresLeases(LeaseStoreConformance):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from adk_worker.conformance import (
@@ -10,14 +12,19 @@ from adk_worker.conformance import (
     ResumeClaimsConformance,
     RunStoreConformance,
 )
-from stores.sql import open_sql
+from tests.conformance.emptying import opened
+
+
+@pytest.fixture(scope="module")
+def shared(migrated_sqlite_file, tmp_path_factory):
+    file = shutil.copy(migrated_sqlite_file, tmp_path_factory.mktemp("conformance") / "store.db")
+    with opened(f"sqlite:///{file}") as emptied:
+        yield emptied
 
 
 @pytest.fixture
-async def bundle(sqlite_store_url):
-    stores = open_sql(sqlite_store_url)
-    yield stores
-    await stores.lifecycle.close()
+def bundle(shared):
+    return shared.stores()
 
 
 class TestSqliteLeases(LeaseStoreConformance):

@@ -8,85 +8,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from adk_worker import Agent, tool
-from adk_worker.checkpoint import Checkpoint
-from adk_worker.fleet_scribe import FleetScribe
-from adk_worker.history import Handle
-from adk_worker.interruption import Interruption
-from adk_worker.messages import Message, ToolCallPart, ToolResultPart, canonical_json
-from adk_worker.providers import ScriptedProvider
-from adk_worker.registry import Registry
-from adk_worker.runs import Dispatch, NewRun
-from adk_worker.scribe import Turnover, Wrapped
-from adk_worker.steps import StepEnd, Stepper
-from adk_worker.transitions import FleetPolicy
+from adk_worker.steps import StepEnd
 from stores import open_stores
 from stores.sql.schema import metadata
-
-POLICY = FleetPolicy()
-MAX_BYTES = 1 << 20
-
-
-@tool(effect="read_only")
-async def look(at: str) -> str:
-    """Look at something."""
-    return at
-
-
-@tool(effect="idempotent")
-async def put(on: str) -> str:
-    """Put something somewhere."""
-    return on
-
-
-@tool
-async def act(on: str) -> str:
-    """Do something to something."""
-    return on
-
-
-def agent_that(turn) -> Agent:
-    """One whose model says ``turn`` whenever it is asked."""
-    model = ScriptedProvider(lambda _request: turn)
-    return Agent("bench", "Be measured.", model, tools=[look, put, act], max_iterations=10_000, revision="1")
-
-
-class Unwatched:
-    """A keeper that renews nothing."""
-
-    def enter(self, lease, interruption):
-        pass
-
-    def leave(self, lease):
-        pass
-
-
-class Bench:
-    """One run at a time on real stores, with a list as its broker."""
-
-    def __init__(self, stores, executor):
-        self.stores, self.executor = stores, executor
-        self.sent: list[Dispatch] = []
-
-    async def dispatch(self, message):
-        self.sent.append(message)
-
-    async def submit(self, run_id="run_1") -> Dispatch:
-        new = NewRun(tenant="acme", run_id=run_id, agent="bench", input="Begin.")
-        submitted = await self.stores.runs.submit(new, policy=POLICY)
-        return Dispatch("acme", run_id, submitted.ticket)
-
-    async def step(self, message, turn) -> StepEnd:
-        stepper = Stepper(
-            stores=self.stores,
-            registry=Registry([agent_that(turn)]),
-            dispatcher=self,
-            watch=Unwatched(),
-            policy=POLICY,
-            checkpoint_max_bytes=MAX_BYTES,
-            tool_executor=self.executor,
-        )
-        return await stepper.step(message, label="bench")
+from tests.integration.bench import Bench, Weighing, is_commit, transcript
 
 
 @pytest.fixture
@@ -101,10 +26,6 @@ async def opened(postgres_store_url, postgres_proxy):
 def bench(opened):
     with ThreadPoolExecutor(1) as executor:
         yield Bench(opened, executor)
-
-
-def is_commit(request: bytes) -> bool:
-    return request.endswith(b"COMMIT\0")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +44,7 @@ def is_commit(request: bytes) -> bool:
 @pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
 async def test_an_iteration_commits_no_more_than_it_has_to(bench, postgres_proxy, turn, end, commits, first):
     """I2: the take, the model's answer, the intents if there are any, and the last boundary with a lone outcome."""
-    message = await bench.submit()
+    message = await bench.submit("run_1")
     if not first:
         await bench.step(message, ("act", {"on": "something else"}))
         message = bench.sent.pop()
@@ -136,7 +57,7 @@ async def test_an_iteration_commits_no_more_than_it_has_to(bench, postgres_proxy
 
 async def test_a_duplicate_message_costs_one_commit_that_writes_nothing(bench, postgres_proxy):
     """F1: it is refused by the take; the frontier is not read, nor anything else done."""
-    message = await bench.submit()
+    message = await bench.submit("run_1")
     await bench.step(message, ("look", {"at": "it"}))
     counted = postgres_proxy.count(is_commit)
     before = await bench.stores.runs.events("run_1", tenant="acme")
@@ -150,45 +71,6 @@ async def test_a_duplicate_message_costs_one_commit_that_writes_nothing(bench, p
 # --- H1 -----------------------------------------------------------------------------------------------------------
 
 
-class Weighing:
-    """A run store that keeps what each commit was given."""
-
-    def __init__(self, runs):
-        self._runs = runs
-        self.payloads: list[str] = []
-
-    def __getattr__(self, name):
-        return getattr(self._runs, name)
-
-    async def commit(self, lease, boundary, *, policy):
-        self.payloads += [boundary.payload, boundary.segment.payload]
-        self.payloads += [canonical_json(dict(event.data)) for event in boundary.events]
-        return await self._runs.commit(lease, boundary, policy=policy)
-
-
-def transcript(length: int) -> tuple[Message, ...]:
-    """``length`` messages, an even number: what was asked, and then calls and their results."""
-    turns: list[Message] = []
-    for n in range(length // 2 - 1):
-        turns.append(Message.assistant(None, [ToolCallPart(id=f"call_{n}", name="look", arguments={"at": "it"})]))
-        turns.append(Message.tool([ToolResultPart(call_id=f"call_{n}", name="look", content="seen " * 20)]))
-    return (Message.user("Begin."), Message.user("And go on."), *turns)
-
-
-async def queued_with(bench: Bench, run_id: str, messages: tuple[Message, ...]) -> Dispatch:
-    """A queued run that has said ``messages``, by its next message of the queue."""
-    submitted = await bench.submit(run_id)
-    ticket, ttl = submitted.ticket, POLICY.lease_ttl
-    taken = await bench.stores.runs.take(run_id, tenant="acme", ticket=ticket, holder="past", ttl_seconds=ttl)
-    handle = Handle.empty(run_id)
-    scribe = FleetScribe(bench.stores, taken.lease, Interruption(), handle=handle, policy=POLICY, max_bytes=MAX_BYTES)
-    frontier = Checkpoint(
-        tenant="acme", run_id=run_id, agent="bench", revision="1", sequence=1, iteration=5, messages=messages
-    )
-    await scribe.boundary(Wrapped(frontier, Turnover.ON, last=True))
-    return Dispatch("acme", run_id, scribe.ticket)
-
-
 TURNS = [pytest.param(("look", {"at": "it"}), id="read-only"), pytest.param(("act", {"on": "it"}), id="effectful")]
 LENGTHS = (10, 1000)
 NEW_ROWS = "SELECT count(*), coalesce(sum(octet_length(r::text)), 0)::int FROM {} r WHERE xmin::text::bigint > {}"
@@ -199,7 +81,7 @@ async def test_a_boundary_is_as_large_in_a_long_run_as_in_a_short_one(bench, ope
     """H1: a step writes its new messages alone; the frontier names the others, it does not repeat them."""
     written = {}
     for length in LENGTHS:
-        message = await queued_with(bench, f"run_{length:04}", transcript(length))
+        message = await bench.submit_with(f"run_{length:04}", transcript(length))
         weighing = Weighing(opened.runs)
         bench.stores = replace(opened, runs=weighing)
 
@@ -218,7 +100,7 @@ async def test_an_iteration_leaves_as_many_new_rows_in_a_long_run_as_in_a_short_
     database = urlsplit(postgres_store_url).path.removeprefix("/")
     rows, sizes = {}, {}
     for length in LENGTHS:
-        message = await queued_with(bench, f"run_{length:04}", transcript(length))
+        message = await bench.submit_with(f"run_{length:04}", transcript(length))
         ((since,),) = postgres_server.execute("SELECT txid_current()", database=database)
 
         assert await bench.step(message, turn) is StepEnd.HANDED_OVER

@@ -70,7 +70,8 @@ class LeasePolicy:
     renew_within: float = 20.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.renew_within <= self.ttl_seconds / 3:
+        # A tolerance, for a third of 0.3 is not 0.1.
+        if not 0 < self.renew_within <= self.ttl_seconds / 3 * (1 + 1e-9):
             raise ConfigurationError(
                 f"a lease of {self.ttl_seconds:g} s has to be renewed within a third of that, "
                 f"{self.ttl_seconds / 3:g} s, not {self.renew_within:g} s: two renewals must be able to fail "

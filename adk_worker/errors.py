@@ -11,6 +11,8 @@
     ├── NotJSONError                    a value that must be JSON is not
     ├── StoreUnavailableError           the store did not answer (retryable)
     │   └── CommitUnknownError          … in COMMIT: it may have happened (read again, F5)
+    ├── BrokerUnavailableError          the broker did not take a message (retryable)
+    ├── UnreadableMessageError          a message of another version, or none of ours
     ├── RunNotFoundError · RunExistsError · RunStateError
     ├── LeaseError
     │   ├── RunLeaseError               somebody else holds the lease (L5)
@@ -126,6 +128,28 @@ class StoreUnavailableError(AdkError):
 
 class CommitUnknownError(StoreUnavailableError):
     """The connection was lost in COMMIT: the write may have happened. Read before anything is repeated (F5)."""
+
+
+class BrokerUnavailableError(AdkError):
+    """The broker did not take a message. Its ticket is in the store: the reaper publishes it once its lease lapses."""
+
+    retryable = True
+
+    def __init__(self, *, broker: str, reason: str) -> None:
+        super().__init__(
+            f"the broker {broker} did not take the message: {reason}. Check ADK_BROKER_URL and that it is up; the "
+            "reaper will publish the message again."
+        )
+        self.broker = broker
+        self.reason = reason
+
+
+class UnreadableMessageError(AdkError):
+    """A message of another version, or none of ours. ``reason`` repeats nothing of its contents but names."""
+
+    def __init__(self, *, reason: str) -> None:
+        super().__init__(f"the message cannot be read: {reason}. It is dropped; the reaper will publish its run again.")
+        self.reason = reason
 
 
 class RunNotFoundError(AdkError):

@@ -105,6 +105,16 @@ class LeaseKeeper:
         """Why ``lease`` must not be relied on any more, ``None`` while it may be. Asks the clock, not the thread."""
         return self._roster.lost(lease, now=self._clock())
 
+    @property
+    def busy(self) -> bool:
+        """Whether anything is kept."""
+        return len(self._roster) > 0
+
+    @property
+    def draining(self) -> bool:
+        """Whether the process is leaving."""
+        return self._roster.draining
+
     def drain(self) -> None:
         """The process is leaving: have all work hand over, what enters later too; after a while, cancel it."""
         self._roster.drain(now=self._clock())

@@ -81,6 +81,11 @@ class Roster:
         with self._lock:
             return len(self._kept)
 
+    @property
+    def draining(self) -> bool:
+        """Whether the process is leaving."""
+        return self._drained_at is not None
+
     # --- what the work says -------------------------------------------------------------------------------------
 
     def enter(self, lease: RunLease, interruption: Interruption, *, now: float, since: float | None = None) -> None:

@@ -13,7 +13,9 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from adk_worker.errors import ConfigurationError
+from adk_worker.lease import LeasePolicy
 from adk_worker.results import MAX_RESULT_BYTES
+from adk_worker.transitions import FleetPolicy
 from adk_worker.urls import without_secrets
 
 PREFIX: Final = "ADK_"
@@ -126,6 +128,23 @@ class Settings(BaseSettings):
         if self.broker_url is None:
             raise ConfigurationError(_message([(("broker_url",), "missing", "")]))
         return self.broker_url
+
+    @property
+    def fleet_policy(self) -> FleetPolicy:
+        """The times and counts by which runs and leases move."""
+        return FleetPolicy(
+            lease_ttl=self.lease_ttl,
+            dispatch_grace=self.dispatch_grace,
+            dispatch_grace_max=self.dispatch_grace_max,
+            retry_backoff=self.retry_backoff,
+            retry_backoff_max=self.retry_backoff_max,
+            max_crashes=self.max_crashes,
+        )
+
+    @property
+    def lease_policy(self) -> LeasePolicy:
+        """How long a lease lives, and how often it is renewed."""
+        return LeasePolicy(ttl_seconds=self.lease_ttl, renew_within=self.lease_renew_within)
 
     @field_validator("agents", mode="before")
     @classmethod

@@ -1,0 +1,148 @@
+"""Celery's configuration, every setting with its reason. A deployment's own overrides belong into celeryconfig.py.
+
+Correctness rests on none of it: the store's tickets and fences make a lost, late or doubled message harmless. These
+settings make such messages rare, and keep a worker alive when the broker is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from adk_worker.settings import Settings
+from tasks.envelope import ADVANCE, REAP, RESUME
+
+WORK_QUEUE: Final = "adk"
+CONTROL_QUEUE: Final = "adk.control"
+
+_REAP_EXPIRES: Final = 30.0
+"""At least so many seconds a reap message is valid, for the clocks of beat's host and the worker's may differ."""
+
+
+def celery_config(settings: Settings) -> dict[str, Any]:
+    """The configuration of an app of the fleet, worker, beat, Flower and publishers alike.
+
+    :raises ConfigurationError: no broker is set.
+    """
+    return {**_messages(), **_broker(settings), **_worker(), **_observation(), **_beat(settings)}
+
+
+def _messages() -> dict[str, Any]:
+    return {
+        # JSON alone, both ways (T2): a pickled message is refused before it is read.
+        "accept_content": ["json"],
+        "task_serializer": "json",
+        "result_accept_content": ["json"],
+        "result_serializer": "json",
+        # The store is the truth about a run; a second copy in a result backend could only disagree with it.
+        "task_ignore_result": True,
+        "result_backend": None,
+        # Early: a message counts as done once its worker begins. A late one would come again to find its ticket spent,
+        # since the take that makes the first use of a ticket is its last; the reaper alone knows better, from the
+        # store. And a step longer than Redis's visibility timeout would be delivered twice while it runs.
+        "task_acks_late": False,
+        # True loops for ever on a task that kills its worker. The reaper counts such deaths, and parks the run.
+        "task_reject_on_worker_lost": False,
+        # A queue misspelt with -Q is an error, not a new queue on which nothing ever comes.
+        "task_create_missing_queues": False,
+        "task_queues": {WORK_QUEUE: {}, CONTROL_QUEUE: {}},
+        "task_default_queue": WORK_QUEUE,
+        # The reaper has a queue of its own, so that a backlog of work cannot keep it from mending the backlog.
+        "task_routes": {
+            ADVANCE: {"queue": WORK_QUEUE},
+            RESUME: {"queue": WORK_QUEUE},
+            REAP: {"queue": CONTROL_QUEUE},
+        },
+        # Few and quick: the run's next ticket is in the store already, and the reaper publishes it if we do not.
+        "task_publish_retry": True,
+        "task_publish_retry_policy": {
+            "max_retries": 2,
+            "interval_start": 0,
+            "interval_step": 0.2,
+            "interval_max": 0.5,
+        },
+    }
+
+
+def _broker(settings: Settings) -> dict[str, Any]:
+    url = settings.required_broker_url
+    return {
+        "broker_url": url,
+        # A worker that starts before its broker waits for it, and one that loses it comes back, however long it takes.
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_retry": True,
+        "broker_connection_max_retries": None,
+        "broker_connection_timeout": settings.socket_timeout,
+        "broker_transport_options": _transport_options(url, settings.socket_timeout),
+    }
+
+
+def _transport_options(url: str, socket_timeout: float) -> dict[str, Any]:
+    scheme = url.partition("://")[0].partition("+")[0]
+    if scheme in {"redis", "rediss", "sentinel"}:
+        return {
+            # Without it a publish to a broker that vanished (failover, firewall) waits for ever.
+            "socket_timeout": socket_timeout,
+            "socket_connect_timeout": socket_timeout,
+            # The kernel finds dead peers on connections that only listen.
+            "socket_keepalive": True,
+            # And kombu drops a subscription, or a wait for messages, whose answer is overdue by this much.
+            "health_check_interval": max(1, round(socket_timeout)),
+        }
+    if scheme in {"amqp", "amqps", "pyamqp"}:
+        # A publish returns once the broker has the message, and raises if it refuses it.
+        return {"confirm_publish": True, "write_timeout": socket_timeout}
+    return {}
+
+
+def _worker() -> dict[str, Any]:
+    return {
+        # One message in hand per slot: what a worker hoards, no idle worker can carry out.
+        "worker_prefetch_multiplier": 1,
+        # Children inherit the agents, and the pipe through which a drain reaches them. Fresh interpreters would not.
+        "worker_pool_start_method": "fork",
+        # A dead child's run is taken over at once; the default waits ten seconds for a result that is in the store.
+        "worker_lost_wait": 1.0,
+        # Time limits and drains are the fleet's own, per iteration, for Celery's have no effect in a pool of threads.
+        "task_time_limit": None,
+        "task_soft_time_limit": None,
+        "worker_soft_shutdown_timeout": 0.0,
+        # Work goes on while the broker is away: nothing of it needs the broker until the next message.
+        "worker_cancel_long_running_tasks_on_connection_loss": False,
+        # What an agent prints is its own, and no warning of the worker's.
+        "worker_redirect_stdouts": False,
+        # The worker's own handlers and format, for our log lines too (tasks.logs).
+        "worker_hijack_root_logger": True,
+        "worker_log_format": "[%(asctime)s %(levelname)s %(process)d] %(message)s",
+        "worker_task_log_format": "[%(asctime)s %(levelname)s %(process)d] %(message)s",
+        # Rate limits are not used; without them a worker handles each message in one step less.
+        "worker_disable_rate_limits": True,
+    }
+
+
+def _observation() -> dict[str, Any]:
+    return {
+        # Flower lives by these three.
+        "worker_send_task_events": True,
+        "task_send_sent_event": True,
+        "task_track_started": True,
+        # Tracebacks stay in the worker's log.
+        "task_remote_tracebacks": False,
+    }
+
+
+def _beat(settings: Settings) -> dict[str, Any]:
+    every = settings.reap_every
+    return {
+        # In memory: a schedule file would only remember when the reaper was sent last, which the store knows, and two
+        # beats on one machine would fight for it.
+        "beat_scheduler": "celery.beat:Scheduler",
+        "beat_max_loop_interval": min(every, 60.0),
+        "beat_schedule": {
+            REAP: {
+                "task": REAP,
+                "schedule": every,
+                # What was not swept in time is swept by the next: a pile of these would do nothing more.
+                "options": {"queue": CONTROL_QUEUE, "expires": max(every, _REAP_EXPIRES)},
+            }
+        },
+    }

@@ -1,0 +1,20 @@
+"""The task that mends what got lost, ``adk.reap``; beat sends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from celery import Celery
+
+from tasks.envelope import REAP
+from tasks.process import WorkerProcess
+
+
+def add_reap(app: Celery, process: Callable[[], WorkerProcess]) -> None:
+    """Register the task; ``process`` finds the worker process that runs it."""
+
+    @app.task(name=REAP)
+    def reap(**_: Any) -> str:
+        report = process().reap()
+        return "store away" if report is None else f"{report.acted} lapsed, {report.unpublished} not published"

@@ -1,0 +1,108 @@
+"""The worker program: Celery's own, which checks what it needs before it consumes, and drains as it leaves."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Final
+
+import structlog
+from billiard.exceptions import WorkerLostError
+from celery import signals
+from celery.apps.worker import Worker
+from click import ClickException
+
+from adk_worker.errors import ConfigurationError, UnreadableMessageError
+from tasks.config import WORK_QUEUE
+from tasks.death import Death
+from tasks.envelope import ADVANCE, RESUME, decode
+from tasks.host import Host
+from tasks.logs import configure_logging
+
+EX_CONFIG: Final = 78
+"""The exit code of a program that can never work as it is set up."""
+
+_LOOK_FOR_DEATHS: Final = 0.5
+
+_log = structlog.get_logger(__name__)
+
+
+class NotUsableError(ClickException, ConfigurationError):
+    """What is configured cannot be used; Celery's command line prints it without a traceback."""
+
+    exit_code = EX_CONFIG
+
+
+class FleetWorker(Worker):
+    """``celery -A tasks.app worker``."""
+
+    _deaths: Any = None
+
+    @property
+    def _host(self) -> Host:
+        host: Host = self.app.host
+        return host
+
+    def on_init_blueprint(self) -> None:
+        """Prepare, in the parent, once there is a log and before anything is forked or consumed."""
+        super().on_init_blueprint()
+        configure_logging()
+        try:
+            self._host.prepare(works=WORK_QUEUE in self.app.amqp.queues.consume_from)
+        except ConfigurationError as error:
+            raise NotUsableError(str(error)) from error
+
+    def on_start(self) -> None:
+        """Listen to what the program is told, from here to its end."""
+        super().on_start()
+        signals.worker_shutting_down.connect(self._on_shutting_down, weak=False)
+        signals.worker_process_shutdown.connect(self._on_child_shutdown, weak=False)
+        signals.task_failure.connect(self._on_task_failure, weak=False)
+
+    def register_with_event_loop(self, hub: Any) -> None:
+        """Look after the children of a prefork pool more often than the pool does by itself.
+
+        It looks when a child's pipe closes, which is a moment before the child can be waited for, and may then notice
+        nothing until its own timer, five seconds later.
+        """
+        super().register_with_event_loop(hub)
+        maintain = getattr(self.pool, "maintain_pool", None)
+        if self._deaths is not None:
+            self._deaths.cancel()
+        if maintain is not None:
+            self._deaths = hub.call_repeatedly(_LOOK_FOR_DEATHS, maintain)
+
+    def start(self) -> None:
+        """Run until told to stop."""
+        super().start()
+        if self._host.close():
+            _log.warning("left_with_tools_running")
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self.exitcode or 0)
+
+    def stop(self, in_sighandler: bool = False, exitcode: int | None = None) -> None:  # noqa: FBT001, FBT002 - Celery's
+        """Leave when all work has been handed over."""
+        self._host.drain.send()
+        super().stop(in_sighandler=in_sighandler, exitcode=exitcode)
+
+    def terminate(self, in_sighandler: bool = False) -> None:  # noqa: FBT001, FBT002 - Celery's
+        """Leave sooner."""
+        self._host.drain.send()
+        super().terminate(in_sighandler=in_sighandler)
+
+    def _on_shutting_down(self, **_: Any) -> None:
+        # In a signal's handler: the solo pool would come to `stop` only once its task has ended.
+        self._host.drain.send()
+
+    def _on_child_shutdown(self, **_: Any) -> None:
+        self._host.close()
+
+    def _on_task_failure(self, sender: Any = None, exception: Any = None, **said: Any) -> None:
+        if not isinstance(exception, WorkerLostError) or sender.name not in {ADVANCE, RESUME}:
+            return
+        try:
+            message = decode(said["args"], said["kwargs"], recovery=False)
+        except UnreadableMessageError:
+            return
+        self._host.undertaker.report(Death(message.tenant, message.run_id, said["task_id"]))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Connection, bindparam, delete, exists, func, literal, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, func, select, update
 
 from adk_worker import claim_transitions, events, transitions
 from adk_worker.idempotency import Claim, ClaimState, Intent
@@ -28,7 +28,25 @@ _READ_RUN: Final = select(claims).where(_OF_RUN).order_by(claims.c.number)
 _ANY_IN_FLIGHT: Final = select(
     exists().where(_OF_RUN, claims.c.state == ClaimState.IN_FLIGHT.value),
 )
-_INSERT: Final = PerDialect(lambda insert: insert(claims).on_conflict_do_nothing().returning(claims.c.key))
+# The run's highest number so far, to which a claim's place in its batch is added. Without a run there is none: 0.
+_NUMBER: Final = select(func.coalesce(func.max(claims.c.number), 0)).where(_OF_RUN).scalar_subquery() + bindparam(
+    "place"
+)
+_INSERT: Final = PerDialect(
+    lambda insert: (
+        insert(claims)
+        .values({**{column.name: bindparam(column.name) for column in claims.c}, "number": _NUMBER})
+        .on_conflict_do_nothing()
+        .returning(claims.c.key)
+    )
+)
+_THIS = (claims.c.tenant == bindparam("for_tenant")) & (claims.c.key == bindparam("for_key"))
+_SAVE: Final = update(claims).where(_THIS)
+_ADOPT: Final = update(claims).where(_THIS).values(run_id=bindparam("for_run"), number=_NUMBER)
+_REMOVE: Final = delete(claims).where(_THIS)
+_FORGET: Final = delete(checkpoints).where(
+    checkpoints.c.tenant == bindparam("for_tenant"), checkpoints.c.run_id == bindparam("for_run")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,35 +123,29 @@ def begin(
 
 
 def _insert(tx: Connection, new: Sequence[Claim], run_id: str | None, order: Mapping[str, int]) -> Sequence[str]:
-    values = [
-        {**claim_columns(claim), "run_id": run_id, "number": _number(claim, run_id, order[claim.key])} for claim in new
+    rows = [
+        {
+            **claim_columns(claim),
+            "run_id": run_id,
+            "for_tenant": claim.tenant,
+            "for_run": run_id,
+            "place": 0 if run_id is None else order[claim.key],
+        }
+        for claim in new
     ]
-    return tx.execute(_INSERT.on(tx).values(values)).scalars().all()
-
-
-def _number(claim: Claim, run_id: str | None, place: int) -> Any:
-    if run_id is None:
-        return literal(0)
-    highest = select(func.coalesce(func.max(claims.c.number), 0)).where(
-        claims.c.tenant == claim.tenant, claims.c.run_id == run_id
-    )
-    return highest.scalar_subquery() + place
+    return tx.execute(_INSERT.on(tx), rows).scalars().all()
 
 
 def _adopt(tx: Connection, claim: Claim, run_id: str, place: int) -> None:
     """Note for whose call a claim was begun that a lone store began."""
-    tx.execute(
-        update(claims)
-        .where(claims.c.tenant == claim.tenant, claims.c.key == claim.key)
-        .values(run_id=run_id, number=_number(claim, run_id, place))
-    )
+    tx.execute(_ADOPT, {"for_tenant": claim.tenant, "for_key": claim.key, "for_run": run_id, "place": place})
 
 
 def save(tx: Connection, claim: Claim) -> None:
     """Write a claim that is locked."""
     columns = claim_columns(claim)
-    this = (claims.c.tenant == columns.pop("tenant")) & (claims.c.key == columns.pop("key"))
-    tx.execute(update(claims).where(this).values(columns))
+    this = {"for_tenant": columns.pop("tenant"), "for_key": columns.pop("key")}
+    tx.execute(_SAVE, {**columns, **this})
 
 
 def decide(tx: Connection, run: LockedRun | None, before: Claim | None, after: Claim) -> None:
@@ -151,7 +163,7 @@ def decide(tx: Connection, run: LockedRun | None, before: Claim | None, after: C
 
 def remove(tx: Connection, run: LockedRun | None, claim: Claim) -> None:
     """Remove the claim of a call that never ran, with what follows for its run."""
-    tx.execute(delete(claims).where(claims.c.tenant == claim.tenant, claims.c.key == claim.key))
+    tx.execute(_REMOVE, {"for_tenant": claim.tenant, "for_key": claim.key})
     if run is not None:
         _follow(tx, run, claim.key)
 
@@ -168,4 +180,4 @@ def _follow(tx: Connection, run: LockedRun, key: str) -> None:
 def forget_if_decided(tx: Connection, tenant: str, run_id: str) -> None:
     """Forget the frontier of a run that was cancelled, unless a call of its is still undecided (C5, P2)."""
     if not tx.execute(_ANY_IN_FLIGHT, {"for_tenant": tenant, "for_run": run_id}).scalar_one():
-        tx.execute(delete(checkpoints).where(checkpoints.c.tenant == tenant, checkpoints.c.run_id == run_id))
+        tx.execute(_FORGET, {"for_tenant": tenant, "for_run": run_id})

@@ -18,6 +18,8 @@ _WRITE_LEASE: Final = (
     .where(leases.c.tenant == bindparam("for_tenant"), leases.c.run_id == bindparam("for_run"))
     .values({name: bindparam(name) for name in ("fence", "holding", "holder", "expires_at", "wait", "live")})
 )
+_WRITE_RUN: Final = update(runs).where(runs.c.tenant == bindparam("for_tenant"), runs.c.run_id == bindparam("for_run"))
+"""Sets the columns that are given with it."""
 _WRITE_EVENTS: Final = insert(events)
 
 
@@ -39,8 +41,8 @@ def write(
         write_lease(tx, run.tenant, run.run_id, state.lease, live=state.phase is Phase.LIVE)
     changed = {name: value for name, value in {**state_columns(state), **columns}.items() if run.row[name] != value}
     if changed:
-        this = (runs.c.tenant == run.tenant) & (runs.c.run_id == run.run_id)
-        tx.execute(update(runs).where(this).values(**changed, updated_at=run.at.now))
+        this = {"for_tenant": run.tenant, "for_run": run.run_id}
+        tx.execute(_WRITE_RUN, {**changed, "updated_at": run.at.now, **this})
     tell(tx, run, told, fence=state.lease.fence if fence is None else fence)
 
 

@@ -328,11 +328,16 @@ class RunStore(Protocol):
         """Settle a claim in flight that is still as ``claim`` shows it, for a probe that answered; fenced (I7).
 
         Returns the claim that stands now, which may be another's settlement.
+
+        :raises ClaimOwnerError: it is absent.
         """
         ...
 
     async def note_dead(self, lease: RunLease, claims: Sequence[Claim]) -> Sequence[Claim]:
-        """Keep that the owners of these claims are known dead now, unless it is on record; the claims as they stand."""
+        """Keep that the owners of these claims are known dead now, unless it is on record; the claims as they stand.
+
+        :raises ClaimOwnerError: one is absent; nothing was written.
+        """
         ...
 
     async def claim_lapsed(self, *, policy: FleetPolicy, limit: int, count_crashes: bool) -> Sequence[Reaped]:

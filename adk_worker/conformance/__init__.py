@@ -17,19 +17,27 @@ from __future__ import annotations
 
 import pytest
 
-# Before the first import of each, so that a failing assertion shows its values.
-pytest.register_assert_rewrite(
-    "adk_worker.conformance.checkpoints",
-    "adk_worker.conformance.history",
-    "adk_worker.conformance.idempotency",
-    "adk_worker.conformance.leases",
-    "adk_worker.conformance.resume_claims",
-    *(
-        f"adk_worker.conformance.runs.{part}"
-        for part in ("driver", "submit", "take", "commit", "fences", "calls", "resting", "reaper", "cancel", "reading")
-    ),
-    "adk_worker.conformance.waiting",
+_ASSERTING = (
+    "checkpoints",
+    "history",
+    "idempotency",
+    "leases",
+    "resume_claims",
+    "runs.calls",
+    "runs.cancel",
+    "runs.commit",
+    "runs.driver",
+    "runs.evidence",
+    "runs.fences",
+    "runs.reading",
+    "runs.reaper",
+    "runs.resting",
+    "runs.submit",
+    "runs.take",
+    "waiting",
 )
+# Before the first import of each, so that an assertion that fails shows its values.
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _ASSERTING))
 
 from adk_worker.conformance.checkpoints import CheckpointStoreConformance  # noqa: E402
 from adk_worker.conformance.history import HistoryStoreConformance  # noqa: E402

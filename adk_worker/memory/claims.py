@@ -45,7 +45,7 @@ def decide(data: MemoryData, before: Claim | None, after: Claim) -> None:
         return
     if after.state is ClaimState.SETTLED and (before is None or before.state is ClaimState.IN_FLIGHT):
         follow(data, run, after.key)
-    elif after.late != (before.late if before else ()):
+    else:
         journal.tell(data, run, [events.late_outcome(after.key)], at=data.at())
 
 

@@ -305,6 +305,20 @@ def test_the_suites_run_in_somebody_elses_project(tmp_path):
     assert " passed" in ran.stdout
 
 
+def test_an_assertion_that_fails_shows_its_values():
+    """Every module of the suites that asserts is rewritten by pytest, as a test's own module is."""
+    folder = ROOT / "adk_worker" / "conformance"
+    asserting = {
+        "adk_worker.conformance." + ".".join(path.relative_to(folder).with_suffix("").parts)
+        for path in folder.rglob("*.py")
+        if "assert " in path.read_text()
+    }
+
+    plain = {name for name in asserting if not hasattr(sys.modules[name], "@pytest_ar")}
+
+    assert plain == set()
+
+
 def test_a_suite_without_a_store_says_what_is_missing(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_theirs.py").write_text(

@@ -7,6 +7,7 @@ import pytest
 from adk_worker.conformance.runs.calls import CallsConformance
 from adk_worker.conformance.runs.cancel import CancelConformance
 from adk_worker.conformance.runs.commit import CommitConformance
+from adk_worker.conformance.runs.evidence import EvidenceConformance
 from adk_worker.conformance.runs.fences import FencesConformance
 from adk_worker.conformance.runs.reading import ReadingConformance
 from adk_worker.conformance.runs.reaper import ReaperConformance
@@ -22,6 +23,7 @@ class RunStoreConformance(
     CommitConformance,
     FencesConformance,
     CallsConformance,
+    EvidenceConformance,
     RestingConformance,
     ReaperConformance,
     CancelConformance,

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
-from adk_worker.conformance.runs.driver import BOOKED, REFUSED, TENANT, Driver
-from adk_worker.conformance.waiting import Racer, race_in_threads, winners
+from adk_worker.conformance.runs.driver import BOOKED, REFUSED, TENANT, Driver, left_in_flight
 from adk_worker.errors import CallKeyReusedError, ClaimOwnerError, InvalidNameError
-from adk_worker.idempotency import BY_OWNER, Claim, ClaimState, Intent
-from adk_worker.lease import RunLease
-from adk_worker.runs import Committed, EventKind, RunStatus, Stores
-from adk_worker.transitions import Attention, Holding, Then, Verdict
-
-_RUNS = 10
+from adk_worker.idempotency import BY_OWNER, ClaimState, Intent
+from adk_worker.runs import EventKind, RunStatus, Stores
+from adk_worker.transitions import Attention, Then, Verdict
 
 
 class CallsConformance:
@@ -177,7 +171,7 @@ class CallsConformance:
 
     async def test_a_probes_answer_settles_anothers_claim(self, stores: Stores) -> None:
         """I7: who decided it is kept, and told."""
-        driver, lease, claim = await self._left_in_flight(stores)
+        driver, lease, claim = await left_in_flight(stores)
 
         settled = await stores.runs.settle(lease, claim, BOOKED, by="probe")
 
@@ -188,7 +182,7 @@ class CallsConformance:
 
     async def test_a_claim_that_moved_on_is_not_settled(self, stores: Stores) -> None:
         """I7, F4: the answer is what stands, which may be another's settlement, or another's claim."""
-        driver, lease, claim = await self._left_in_flight(stores)
+        driver, lease, claim = await left_in_flight(stores)
         await stores.idempotency.record(claim, REFUSED)
         before = await driver.picture()
 
@@ -206,7 +200,7 @@ class CallsConformance:
 
     async def test_the_time_of_death_is_noted_once(self, stores: Stores) -> None:
         """I7, I11: "not yet" is counted from the first time, not from the last."""
-        driver, lease, claim = await self._left_in_flight(stores)
+        driver, lease, claim = await left_in_flight(stores)
 
         (noted,) = await stores.runs.note_dead(lease, [claim])
         (again,) = await stores.runs.note_dead(lease, [noted])
@@ -217,9 +211,22 @@ class CallsConformance:
         assert await driver.claims() == [noted]
         assert list(await stores.runs.note_dead(lease, [])) == []
 
+    async def test_an_absent_claim_has_no_owner_to_be_dead(self, stores: Stores) -> None:
+        """I11, F1: nothing is noted of the others either."""
+        driver, lease, claim = await left_in_flight(stores)
+        (other,) = await driver.begin(lease, 1)
+        await stores.idempotency.abandon(other)
+        before = await driver.picture()
+
+        with pytest.raises(ClaimOwnerError) as refused:
+            await stores.runs.note_dead(lease, [claim, other])
+
+        assert refused.value.key == other.key
+        assert await driver.picture() == before
+
     async def test_the_death_of_an_owner_says_nothing_of_the_next(self, stores: Stores) -> None:
         """I7: a claim that moved on is left alone, and a take-over begins afresh."""
-        driver, lease, claim = await self._left_in_flight(stores)
+        driver, lease, claim = await left_in_flight(stores)
         (noted,) = await stores.runs.note_dead(lease, [claim])
         taken = await stores.idempotency.take_over(noted, lease.holder)
 
@@ -228,175 +235,3 @@ class CallsConformance:
         assert taken.dead_seen_at is None
         assert stands == taken
         assert await driver.claims() == [taken]
-
-    # --- parked on a call -------------------------------------------------------------------------------------
-
-    async def test_a_run_is_parked_on_calls_that_nobody_can_decide(self, stores: Stores) -> None:
-        """I5: it says on which."""
-        driver, lease, claim = await self._left_in_flight(stores)
-
-        committed = await driver.park(lease, claim)
-
-        assert (committed.verdict, committed.lease, committed.ticket) == (Verdict.DONE, None, None)
-        run = await driver.run()
-        assert (run.status, run.attention, run.parked_on) == (
-            RunStatus.PARKED,
-            Attention.UNDECIDED_CALL,
-            (claim.key,),
-        )
-        assert (run.detail, run.holder, run.fence) == ("somebody has to look", None, lease.fence)
-        (event,) = await driver.events(EventKind.PARKED)
-        assert event.data == {"attention": "undecided_call", "detail": "somebody has to look"}
-        assert event.fence == lease.fence
-
-    @pytest.mark.parametrize("how", ["recorded", "settled", "taken over", "abandoned"])
-    async def test_a_run_is_not_parked_on_a_call_that_was_decided(self, stores: Stores, how: str) -> None:
-        """I5, F4: between the plan and the park; nothing is written, and the lease is kept to plan again."""
-        driver, lease, claim = await self._left_in_flight(stores)
-        (other,) = await driver.begin(lease, 1)
-        match how:
-            case "recorded":
-                await stores.idempotency.record(claim, BOOKED)
-            case "settled":
-                await stores.runs.settle(lease, claim, BOOKED, by="probe")
-            case "taken over":
-                await stores.idempotency.take_over(claim, "somebody")
-            case _:
-                await stores.idempotency.abandon(claim)
-        before = await driver.picture()
-
-        committed = await driver.park(lease, other, claim)
-
-        assert (committed.verdict, committed.lease, committed.ticket) == (Verdict.REFUSED, lease, None)
-        assert await driver.picture() == before
-
-    async def test_a_late_outcome_heals_the_run_that_waits_for_it(self, stores: Stores) -> None:
-        """F4: settles the call and queues the run, lapsed at once: its bringer may have no broker."""
-        driver, lease, claim = await self._left_in_flight(stores)
-        await driver.park(lease, claim)
-
-        await stores.idempotency.record(claim, BOOKED)
-
-        run = await driver.run()
-        assert (run.status, run.attention, run.detail, run.parked_on) == (RunStatus.QUEUED, None, None, ())
-        assert run.fence > lease.fence
-        assert (run.crashes, run.tries) == (0, 0)
-        assert (await driver.claims())[0].outcome == BOOKED
-        (event,) = await driver.events(EventKind.HEALED)
-        assert event.data == {"key": claim.key}
-        reaped = await driver.reap()
-        assert reaped is not None
-        assert (reaped.was, reaped.verdict) == (Holding.QUEUE, Verdict.DONE)
-        assert reaped.dispatch is not None
-        assert reaped.dispatch.ticket == run.fence
-
-    async def test_an_intent_that_is_taken_back_heals_the_run_that_waits_for_it(self, stores: Stores) -> None:
-        """F4, I3: its owner says that the call never ran, so the next plan may make it."""
-        driver, lease, claim = await self._left_in_flight(stores)
-        await driver.park(lease, claim)
-
-        await stores.idempotency.abandon(claim)
-
-        assert (await driver.run()).status is RunStatus.QUEUED
-        assert (await driver.begin(await driver.worker(), 0))[0].owner != claim.owner
-
-    async def test_an_intent_that_its_former_owner_has_again_heals_nothing(self, stores: Stores) -> None:
-        """I4: that one may have dispatched."""
-        driver, lease, claim = await self._left_in_flight(stores)
-        taken = await stores.idempotency.take_over(claim, "two")
-        await driver.park(lease, taken)
-
-        await stores.idempotency.abandon(taken)
-
-        assert (await driver.run()).status is RunStatus.PARKED
-
-    async def test_one_of_several_undecided_calls_heals_the_run(self, stores: Stores) -> None:
-        """F4: the plan is made again, and finds what is left."""
-        driver, lease, first = await self._left_in_flight(stores)
-        (second,) = await driver.begin(lease, 1)
-        await driver.park(lease, first, second)
-
-        await stores.idempotency.record(second, BOOKED)
-
-        assert (await driver.run()).status is RunStatus.QUEUED
-        assert [claim.state for claim in await driver.claims()] == [ClaimState.IN_FLIGHT, ClaimState.SETTLED]
-
-    async def test_the_outcome_of_another_call_heals_nothing(self, stores: Stores) -> None:
-        """F4: nor does one that comes while the run is parked for another reason."""
-        driver, lease, claim = await self._left_in_flight(stores)
-        (other,) = await driver.begin(lease, 1)
-        await driver.park(lease, claim)
-        before = await driver.run()
-
-        await stores.idempotency.record(other, BOOKED)
-
-        assert await driver.run() == before
-        assert (await driver.claims())[1].outcome == BOOKED
-
-    async def test_an_outcome_after_the_settlement_is_evidence(self, stores: Stores) -> None:
-        """F4: it overwrites nothing and queues nothing; it is told once."""
-        driver, lease, claim = await self._left_in_flight(stores)
-        await stores.runs.settle(lease, claim, REFUSED, by="probe")
-        await driver.park(lease)
-        before = await driver.run()
-
-        await stores.idempotency.record(claim, BOOKED)
-        await stores.idempotency.record(claim, BOOKED)
-
-        (kept,) = await driver.claims()
-        assert (kept.outcome, kept.settled_by, kept.late) == (REFUSED, "probe", (BOOKED,))
-        assert (await driver.run()).status is before.status
-        assert [event.data for event in await driver.events(EventKind.LATE_OUTCOME)] == [{"key": claim.key}]
-
-    async def test_a_superseded_workers_outcome_is_recorded(self, stores: Stores) -> None:
-        """F4: its lease is not asked for; whoever carries the run on finds it, and keeps the lease."""
-        driver, lease, claim = await self._left_in_flight(stores)
-
-        await stores.idempotency.record(claim, BOOKED)
-
-        assert (await driver.begin(lease, 0))[0].outcome == BOOKED
-        assert await driver.held() == lease
-
-    async def test_no_run_stays_parked_on_a_call_that_was_decided(self, stores: Stores) -> None:
-        """F4: whichever comes first, the park or the outcome, the run goes on."""
-        for number in range(_RUNS):
-            driver, lease, claim = await self._left_in_flight(stores, run_id=f"run-{number}")
-
-            racers: list[Racer] = [
-                partial(driver.park, lease, claim),
-                partial(stores.idempotency.record, claim, BOOKED),
-            ]
-            parked, recorded = await race_in_threads(racers)
-
-            assert recorded is None
-            assert isinstance(parked, Committed)
-            status = RunStatus.QUEUED if parked.verdict is Verdict.DONE else RunStatus.RUNNING
-            run = await driver.run()
-            assert (run.status, run.parked_on) == (status, ())
-
-    async def test_of_two_settlements_one_stands(self, stores: Stores) -> None:
-        """I3, I7: a probe's and the owner's, at once: the other is evidence, or sees what stands."""
-        for number in range(_RUNS):
-            driver, lease, claim = await self._left_in_flight(stores, run_id=f"run-{number}")
-
-            racers: list[Racer] = [
-                partial(stores.runs.settle, lease, claim, REFUSED, by="probe"),
-                partial(stores.idempotency.record, claim, BOOKED),
-            ]
-            answers = await race_in_threads(racers)
-
-            winners(answers, ClaimOwnerError)
-            (stands,) = await driver.claims()
-            if stands.settled_by == BY_OWNER:
-                assert (stands.outcome, stands.late) == (BOOKED, ())
-            else:
-                assert (stands.outcome, stands.late) == (REFUSED, (BOOKED,))
-
-    @staticmethod
-    async def _left_in_flight(stores: Stores, run_id: str = "run") -> tuple[Driver, RunLease, Claim]:
-        """A run whose first worker died with a call in flight: the driver, the next worker's lease, the claim."""
-        driver = Driver(stores, run_id=run_id)
-        dead = await driver.dead_worker()
-        (claim,) = await driver.begin(dead, 0)
-        await driver.reap()
-        return driver, await driver.worker(), claim

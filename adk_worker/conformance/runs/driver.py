@@ -208,3 +208,12 @@ class Driver:
         return Picture(
             await self.run_or_none(), await self.payload(), await self.claims(), await self.events(), await self.held()
         )
+
+
+async def left_in_flight(stores: Stores, run_id: str = "run") -> tuple[Driver, RunLease, Claim]:
+    """A run whose first worker died with a call in flight: the driver, the next worker's lease, and the claim."""
+    driver = Driver(stores, run_id=run_id)
+    dead = await driver.dead_worker()
+    (claim,) = await driver.begin(dead, 0)
+    await driver.reap()
+    return driver, await driver.worker(), claim

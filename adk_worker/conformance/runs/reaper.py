@@ -205,6 +205,17 @@ class ReaperConformance:
         await driver.commit(next_lease, 2, Then.HAND_OVER)
         assert await self._claim_dead(driver, QUEUE) is None
 
+    async def test_a_dead_holder_of_a_resting_run_is_not_acted_on(self, stores: Stores) -> None:
+        """I11, L2: there is nothing to recover; its lease lapses by itself."""
+        driver = Driver(stores)
+        await driver.commit(await driver.worker(), 1, Then.PARK)
+        lease = await stores.leases.acquire("run", tenant=TENANT, holder="cli", ttl_seconds=LONG)
+        before = await driver.picture()
+
+        assert await self._claim_dead(driver, lease.holder) is None
+
+        assert await driver.picture() == before
+
     async def test_a_death_that_is_told_often_counts_once(self, stores: Stores) -> None:
         """L7: a parent's word, and the reaper's sweep."""
         for number in range(_RUNS):

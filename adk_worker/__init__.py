@@ -56,6 +56,7 @@ from adk_worker.errors import (
 )
 from adk_worker.history import HistoryStore
 from adk_worker.idempotency import Claim, ClaimState, IdempotencyStore, Intent, ResumeClaims, call_digest, call_key
+from adk_worker.inspection import Inspection
 from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
 from adk_worker.leaseholder import Leaseholder
 from adk_worker.liveness import Holder, ProcessIdentity, known_dead
@@ -119,6 +120,7 @@ __all__ = [
     "Holder",
     "IdempotencyStore",
     "IndeterminateToolCallError",
+    "Inspection",
     "Intent",
     "InvalidNameError",
     "LeaseError",

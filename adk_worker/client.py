@@ -10,17 +10,21 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, Protocol, runtime_checkable
 
 import structlog
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from adk_worker.errors import RunNotFoundError, StoreUnavailableError, WaitTimeoutError
-from adk_worker.names import check_run
+from adk_worker.errors import CommitUnknownError, RunNotFoundError, StoreUnavailableError, WaitTimeoutError
+from adk_worker.inspection import Inspection, inspect_run
+from adk_worker.names import check_name, check_run
 from adk_worker.redaction import Redactor
 from adk_worker.registry import Registry
 from adk_worker.results import text_of
 from adk_worker.runs import Dispatch, Event, NewRun, Run, RunFilter, RunStatus, Stores, Submitted
 from adk_worker.steps import Dispatcher
+from adk_worker.submission import checked
 from adk_worker.sync import SyncFace
 from adk_worker.transitions import FleetPolicy
 
@@ -29,6 +33,17 @@ _log = structlog.get_logger(__name__)
 _FIRST_LOOK: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
 _PAGE: Final = 100
+_TIMES: Final = 3
+"""How often a submit is made whose commit may have happened: the next one finds out (F5)."""
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """A dispatcher that has something to give back."""
+
+    async def close(self) -> None:
+        """Give back connections and threads."""
+        ...
 
 
 class Fleet:
@@ -84,35 +99,42 @@ class Fleet:
         tenant: str,
         run_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        revision: str | None = None,
         connection: object | None = None,
     ) -> Run:
         """Submit a run and dispatch it. The very same submit again finds the run that is there.
 
+        A broker that is away does not fail it: the reaper publishes what could not be.
+
         :param run_id: yours to choose, so that a retry of your request is no second run; made up if left out.
+        :param metadata: JSON, for the tools (:attr:`ToolContext.metadata`); masked as the input is.
+        :param revision: pins the run to one revision of the agent. Left out, its first worker pins its own (C7), so
+            that web apps and workers need not be deployed at once.
         :param connection: a SQLAlchemy session or connection of yours: the run exists exactly if you commit. It is
             published by the reaper then; or at once, by :meth:`dispatch` after your commit.
         :raises UnknownAgentError: this process knows its agents, and there is none of that name.
         :raises RunExistsError: the id is taken by another request.
         :raises InvalidNameError: a name that cannot be one.
-        :raises NotJSONError: the metadata is not JSON.
-        :raises StoreUnavailableError: nothing is known to be submitted; asking again is safe.
+        :raises NotJSONError: the input is no text, or the metadata is not JSON.
+        :raises StoreUnavailableError: nothing was submitted, unless it is a ``CommitUnknownError``. Asking again is
+            safe under a run id of your own.
         """
-        run_id = run_id if run_id is not None else uuid.uuid4().hex
-        check_run(tenant, run_id)
+        new = self._masked(
+            NewRun(
+                tenant=tenant,
+                run_id=run_id if run_id is not None else uuid.uuid4().hex,
+                agent=agent,
+                input=input,
+                revision=check_name(revision, what="revision") if revision is not None else "",
+                metadata=metadata if metadata is not None else {},
+            )
+        )
         if self._registry is not None:
             self._registry.get(agent)
-        masker = self._redactor.masker()
-        new = NewRun(
-            tenant=tenant,
-            run_id=run_id,
-            agent=agent,
-            input=masker.text(input),
-            metadata=masker.json(dict(metadata or {})),
-            masks=masker.state(),
-        )
-        submitted = await self.stores.runs.submit(new, policy=self._policy, connection=connection)
-        if connection is None:
-            await self._dispatched(submitted)
+        if connection is not None:
+            return (await self.stores.runs.submit(new, policy=self._policy, connection=connection)).run
+        submitted = await self._submitted(new)
+        await self._dispatched(submitted)
         return submitted.run
 
     async def dispatch(self, run: Run) -> None:
@@ -133,6 +155,16 @@ class Fleet:
         if run is None:
             raise RunNotFoundError(tenant=tenant, run_id=run_id)
         return run
+
+    async def inspect(self, run_id: str, *, tenant: str) -> Inspection:
+        """All that is known of the run, and what stands in its way; :func:`~adk_worker.describe` has words for it.
+
+        :raises RunNotFoundError: that tenant has none of that name (T1).
+        """
+        found = await inspect_run(self.stores, run_id, tenant=tenant, registry=self._registry)
+        if found is None:
+            raise RunNotFoundError(tenant=tenant, run_id=run_id)
+        return found
 
     async def wait(self, run_id: str, *, tenant: str, timeout: float | None = None) -> Run:
         """Wait until nothing advances the run without somebody acting, and return it. ``timeout`` is in seconds.
@@ -184,7 +216,10 @@ class Fleet:
     async def list(
         self, *, tenant: str | None = None, status: RunStatus | None = None, attention: bool | None = None
     ) -> AsyncIterator[Run]:
-        """Runs that match, newest first. ``attention=True`` are those that need somebody."""
+        """Runs that match, newest first, page by page. ``attention=True`` are those that need somebody.
+
+        Without ``tenant`` it is everybody's runs: for those who operate the fleet.
+        """
         where = RunFilter(tenant=tenant, status=status, attention=attention)
         cursor: str | None = None
         while True:
@@ -197,31 +232,53 @@ class Fleet:
     async def cancel(self, run_id: str, *, tenant: str, by: str) -> Run:
         """Ask for the run's end: at once if nobody holds it, else at its holder's next write or renewal (P2).
 
+        :param by: who asks, and has been authenticated by you; it is kept with the run.
         :raises RunNotFoundError: there is none.
         :raises RunStateError: it has completed or failed.
         """
+        check_name(by, what="name of who acts")
         return await self.stores.runs.cancel(run_id, tenant=tenant, by=by)
 
     async def resume(self, run_id: str, *, tenant: str, by: str) -> Run:
         """Queue a parked or failed run again, now that its cause is gone.
 
+        :param by: who asks, and has been authenticated by you; it is kept with the run.
         :raises RunNotFoundError: there is none.
         :raises RunStateError: it does not rest, or waits for something else.
         :raises FrontierLostError: what ran is ahead of what is stored (C3).
         """
+        check_name(by, what="name of who acts")
         submitted = await self.stores.runs.requeue(run_id, tenant=tenant, by=by, policy=self._policy)
-        await self._dispatched(submitted)
+        await self._dispatched(submitted, recovery=True)
         return submitted.run
 
     async def close(self) -> None:
-        """Give back connections and threads."""
+        """Give back connections and threads, the stores' and the dispatcher's."""
+        if isinstance(self._dispatcher, Closes):
+            await self._dispatcher.close()
         await self.stores.lifecycle.close()
 
-    async def _dispatched(self, submitted: Submitted) -> None:
+    def _masked(self, new: NewRun) -> NewRun:
+        """The submit as it may be stored: JSON, and without a secret (R1)."""
+        asked = checked(new)  # first: masking walks through it
+        masker = self._redactor.masker()
+        masked = replace(asked, input=masker.text(asked.input), metadata=masker.json(asked.metadata))
+        return replace(masked, masks=masker.state())
+
+    async def _submitted(self, new: NewRun) -> Submitted:
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(CommitUnknownError),
+            wait=wait_random_exponential(multiplier=0.1, max=1.0),
+            stop=stop_after_attempt(_TIMES),
+            reraise=True,
+        )
+        return await retrying(self.stores.runs.submit, new, policy=self._policy)
+
+    async def _dispatched(self, submitted: Submitted, *, recovery: bool = False) -> None:
         if submitted.ticket is None:
             return
         run = submitted.run
         try:
-            await self._dispatcher.dispatch(Dispatch(run.tenant, run.run_id, submitted.ticket))
+            await self._dispatcher.dispatch(Dispatch(run.tenant, run.run_id, submitted.ticket, recovery))
         except Exception as error:  # noqa: BLE001 - the ticket is in the store: the reaper publishes it
             _log.warning("dispatch_failed", run_id=run.run_id, ticket=submitted.ticket, error=text_of(error))

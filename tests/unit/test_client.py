@@ -7,12 +7,15 @@ import asyncio
 import pytest
 
 from adk_worker.client import Fleet
+from adk_worker.conformance.runs.driver import Driver
 from adk_worker.errors import (
+    CommitUnknownError,
     InvalidNameError,
     NotJSONError,
     RunExistsError,
     RunNotFoundError,
     RunStateError,
+    StoreUnavailableError,
     UnknownAgentError,
     WaitTimeoutError,
 )
@@ -163,3 +166,99 @@ def test_the_blocking_face_has_the_same_methods(fleet, broker):
     assert [found.run_id for found in fleet.sync.list(tenant="acme")] == ["run_1"]
     with pytest.raises(RunNotFoundError):
         fleet.sync.get("run_2", tenant="acme")
+
+
+async def test_metadata_that_holds_itself_is_refused_before_it_is_walked_through(fleet):
+    """T2: masking would never come back from it."""
+    endless = {}
+    endless["self"] = endless
+    with pytest.raises(NotJSONError):
+        await submit(fleet, metadata=endless)
+
+
+async def test_an_input_that_is_no_text_is_refused(fleet):
+    """T2."""
+    with pytest.raises(NotJSONError):
+        await fleet.submit("booking", 5, tenant="acme")
+
+
+async def test_a_submit_whose_commit_may_have_happened_is_asked_for_again(fleet, broker):
+    """F5: the second one finds the run, so that a made up id is not lost with the answer."""
+    runs = fleet.stores.runs
+    submitting = runs.submit
+
+    answers = iter([False])
+
+    async def losing_the_answer(*args, **kwargs):
+        submitted = await submitting(*args, **kwargs)
+        if next(answers, True):
+            return submitted
+        raise CommitUnknownError(store="memory", reason="the connection was lost in COMMIT")
+
+    runs.submit = losing_the_answer
+    run = await submit(fleet, run_id=None)
+    assert [found.run_id async for found in fleet.list()] == [run.run_id]
+    assert [message.run_id for message in broker.sent] == [run.run_id]
+
+
+async def test_a_revision_is_pinned_only_where_one_is_given(fleet):
+    """C7."""
+    assert (await submit(fleet)).revision == ""
+    assert (await submit(fleet, run_id="run_2", revision="r7")).revision == "r7"
+    with pytest.raises(InvalidNameError):
+        await submit(fleet, run_id="run_3", revision="")
+
+
+async def test_a_run_that_rests_is_queued_again_and_dispatched_as_a_recovery(broker):
+    """Flower shows recoveries apart."""
+    driver = Driver(memory_stores())
+    await driver.park(await driver.worker())
+    run = await Fleet(driver.stores, broker).resume("run", tenant="acme", by="ana")
+    assert broker.sent == [Dispatch("acme", "run", run.fence, recovery=True)]
+
+
+async def test_who_acts_has_a_name(fleet):
+    """P5: it is kept with the run."""
+    await submit(fleet)
+    for act in (fleet.cancel, fleet.resume):
+        with pytest.raises(InvalidNameError):
+            await act("run_1", tenant="acme", by=" ")
+
+
+async def test_a_run_is_inspected_with_the_agents_that_the_process_knows(fleet):
+    await submit(fleet)
+    assert (await fleet.inspect("run_1", tenant="acme")).run.run_id == "run_1"
+    with pytest.raises(RunNotFoundError):
+        await fleet.inspect("run_2", tenant="acme")
+
+
+async def test_a_wait_outlasts_a_store_that_is_away_for_a_moment(fleet):
+    await submit(fleet)
+    await fleet.cancel("run_1", tenant="acme", by="ana")
+    runs = fleet.stores.runs
+    reading = runs.get
+
+    async def away(*args, **kwargs):
+        runs.get = reading
+        raise StoreUnavailableError(store="memory", reason="gone for a moment")
+
+    runs.get = away
+    assert (await fleet.wait("run_1", tenant="acme", timeout=30)).status is RunStatus.CANCELLED
+
+
+async def test_closing_gives_back_what_the_stores_and_the_dispatcher_have(broker):
+    closed = []
+
+    class Closing(Broker):
+        async def close(self):
+            closed.append("dispatcher")
+
+    stores = memory_stores()
+
+    async def close():
+        closed.append("stores")
+
+    stores.lifecycle.close = close
+    await Fleet(stores, broker).close()
+    await Fleet(stores, Closing()).close()
+    assert closed == ["stores", "dispatcher", "stores"]

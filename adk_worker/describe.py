@@ -1,0 +1,254 @@
+"""A run in words: one function for ``adk inspect``, ``adk run --resume``, the client and whatever page comes (P4).
+
+The first two lines never change their form, for people who grep::
+
+    run run_1  tenant acme  agent booking
+    iteration 3  1200 in, 300 out  4100 micros
+
+What follows says where the run stands, what was in flight, and what to do next, to somebody who is on call and has not
+written it. Names and texts of other people's are shown as :func:`adk_worker.printable.printable` shows them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Final
+
+from adk_worker.checkpoint import CheckpointBoundary
+from adk_worker.idempotency import Claim
+from adk_worker.inspection import Inspection
+from adk_worker.lease import QUEUE, RunLease
+from adk_worker.liveness import known_dead, short_name
+from adk_worker.messages import canonical_json
+from adk_worker.printable import printable, printable_lines
+from adk_worker.resume import PlannedCall, ToolDisposition
+from adk_worker.runs import Event, Run, RunStatus
+from adk_worker.transitions import Attention
+
+_MAX_TEXT: Final = 2_000
+_MAX_DATA: Final = 300
+
+WORDS: Final[Mapping[Attention, str]] = MappingProxyType(
+    {
+        Attention.APPROVAL: "a call waits for a person's decision",
+        Attention.UNDECIDED_CALL: "a call may have happened or not, and only its far side knows",
+        Attention.KEY_REUSED: "a call's key is on record with other arguments; look at its claims before anything else",
+        Attention.POISONED: "it failed or its worker died too often without getting any further; mend the cause first",
+        Attention.FRONTIER_LOST: "it went on beyond what could be stored; look at its calls, then start it anew",
+        Attention.HISTORY_UNAVAILABLE: "its transcript is gone or damaged; restore it first",
+        Attention.OVER_BUDGET: "it has spent what it may spend; raise its budget first",
+        Attention.AGENT_UNKNOWN: "no worker that took it knows its agent; deploy one with the agent in ADK_AGENTS",
+        Attention.REVISION_MISMATCH: "no worker that took it has its revision of the agent; deploy one that has",
+        Attention.FORMAT_TOO_NEW: "a newer adk-worker has written its frontier; deploy workers of that version",
+        Attention.RESUME_CONFLICT: "another resume of it was under way; it is tried again",
+        Attention.EXCEPTION: "its last try failed; it is tried again",
+    }
+)
+"""What each attention means, to somebody who has to act."""
+
+_BOUNDARIES: Final[Mapping[CheckpointBoundary, str]] = MappingProxyType(
+    {
+        CheckpointBoundary.AFTER_MODEL_CALL: "after a model call",
+        CheckpointBoundary.AFTER_TOOL_RESULT: "after the tools' results",
+        CheckpointBoundary.BEFORE_APPROVAL: "before an approval",
+    }
+)
+
+
+def describe(found: Inspection | Run, *, events: Iterable[Event] = ()) -> str:
+    """What is known of a run, in lines. A bare :class:`Run` is described by what its row says."""
+    if isinstance(found, Run):
+        found = Inspection(found.tenant, found.run_id, found)
+        return "\n".join([*_head(found), *_row(found)])
+    lines = [*_head(found), *_standing(found), *_frontier(found), *_calls(found), *_advice(found)]
+    return "\n".join([*lines, *(describe_event(event) for event in events)])
+
+
+def describe_event(event: Event) -> str:
+    """One event, on one line."""
+    return f"{_time(event.at)}  {printable(event.kind)}  fence {event.fence}  {_data(event.data)}".rstrip()
+
+
+# --- who, and how far ---------------------------------------------------------------------------------------------
+
+
+def _head(found: Inspection) -> Iterator[str]:
+    subject = found.subject
+    agent = printable(subject.agent) if subject else "unknown"
+    yield f"run {printable(found.run_id)}  tenant {printable(found.tenant)}  agent {agent}"
+    if subject is not None:
+        usage = f"{subject.usage.input_tokens} in, {subject.usage.output_tokens} out"
+        yield f"iteration {subject.iteration}  {usage}  {subject.cost_micros} micros"
+
+
+# --- where it stands ----------------------------------------------------------------------------------------------
+
+
+def _row(found: Inspection) -> Iterator[str]:
+    """The status as the run's row alone tells it: no clock of the store's says whether its lease has lapsed."""
+    run = found.run
+    if run is None:
+        return
+    if run.status is RunStatus.RUNNING:
+        yield f"running on {_holder(run)} under fence {run.fence}"
+    elif run.status is RunStatus.QUEUED:
+        yield f"queued under fence {run.fence}"
+    else:
+        yield from _resting(run)
+    yield from _troubles(run)
+
+
+def _standing(found: Inspection) -> Iterator[str]:
+    run, lease = found.run, found.lease
+    if run is None:
+        yield "not a run of the fleet: a process carries it by itself, and so does whoever resumes it"
+        yield from _held(lease)
+        return
+    if run.status.resting:
+        yield from _resting(run)
+        yield from _held(lease)
+    elif lease is None:
+        yield _lapsed(run)
+    elif lease.holder == QUEUE:
+        until = _time(lease.expires_at)
+        yield f"queued under fence {lease.fence}: if no worker takes it, it is published again at {until}"
+    else:
+        until = _time(lease.expires_at)
+        yield f"running on {printable(short_name(lease.holder))} under fence {lease.fence}, leased until {until}"
+    yield from _troubles(run)
+
+
+def _held(lease: RunLease | None) -> Iterator[str]:
+    if lease is not None:
+        until = _time(lease.expires_at)
+        yield f"held by {printable(short_name(lease.holder))} under fence {lease.fence} until {until}"
+
+
+def _lapsed(run: Run) -> str:
+    since = "" if run.expires_at is None else f" at {_time(run.expires_at)}"
+    if run.holder in {None, QUEUE}:
+        return f"queued under fence {run.fence}: its message is overdue since{since.removeprefix(' at')}"
+    gone = ", and is known dead" if run.holder and known_dead(run.holder) else ""
+    return f"nobody carries it: the lease of {_holder(run)} under fence {run.fence} lapsed{since}{gone}"
+
+
+def _resting(run: Run) -> Iterator[str]:
+    match run.status:
+        case RunStatus.WAITING_APPROVAL:
+            yield f"waiting on approval{_detail(run)}"
+        case RunStatus.COMPLETED:
+            yield "completed"
+            yield from (f"    {line}" for line in printable_lines(run.output or "", limit=_MAX_TEXT) if run.output)
+        case RunStatus.PARKED:
+            why = f" ({run.attention}): {WORDS[run.attention]}" if run.attention else ""
+            yield f"parked{why}"
+            yield from _said(run)
+        case RunStatus.FAILED:
+            yield f"failed{_detail(run)}"
+        case _:
+            yield run.status.value
+
+
+def _troubles(run: Run) -> Iterator[str]:
+    if run.status.resting:
+        return
+    if run.cancel_requested:
+        yield "a cancel was requested: it ends at its worker's next write or renewal"
+    if run.attention is not None:
+        yield f"in its way ({run.attention}): {WORDS[run.attention]}"
+        yield from _said(run)
+    if run.crashes or run.tries:
+        yield f"since its newest boundary: {run.crashes} crashes or exceptions, given back {run.tries} times"
+    if run.behind:
+        yield "what ran is ahead of its newest stored frontier: should its worker die, it is parked"
+
+
+def _detail(run: Run) -> str:
+    return f": {printable(run.detail, limit=_MAX_TEXT)}" if run.detail else ""
+
+
+def _said(run: Run) -> Iterator[str]:
+    if run.detail:
+        yield f"    {printable(run.detail, limit=_MAX_TEXT)}"
+
+
+# --- what was in flight -------------------------------------------------------------------------------------------
+
+
+def _frontier(found: Inspection) -> Iterator[str]:
+    if found.frontier is not None and not found.over:
+        yield f"frontier at sequence {found.frontier.sequence}, {_BOUNDARIES[found.frontier.boundary]}"
+
+
+def _calls(found: Inspection) -> Iterator[str]:
+    if found.plan is None or not found.plan.calls:
+        return
+    yield "calls of this turn:"
+    asked = {planned.call.index for planned in found.to_probe}
+    for planned in found.plan.calls:
+        call = planned.call
+        state = _disposition(planned, found, probe=call.index in asked)
+        yield f"  {printable(call.tool)} ({printable(call.call_id)})  {state}  key {call.key or 'none'}"
+
+
+def _disposition(planned: PlannedCall, found: Inspection, *, probe: bool) -> str:
+    claim = planned.claim
+    if planned.disposition is ToolDisposition.COMPLETED:
+        ended = planned.outcome.kind.value if planned.outcome else "settled"
+        by = f" by {printable(claim.settled_by)}" if claim and claim.settled_by and claim.settled_by != "owner" else ""
+        return f"completed: {ended}{by}"
+    if planned.disposition is ToolDisposition.NEVER_RAN:
+        return "never ran"
+    holder = found.held_by_worker
+    if claim is not None and holder is not None and claim.owner == holder.holder:
+        return f"in flight now{_began(claim)}"
+    if planned.repeatable:
+        return f"indeterminate{_began(claim)}: may be called again under its key ({planned.call.effect})"
+    if probe:
+        return f"indeterminate{_began(claim)}: its tool's probe is asked by whoever carries the run on"
+    return f"indeterminate{_began(claim)}"
+
+
+def _began(claim: Claim | None) -> str:
+    if claim is None:
+        return ""
+    at = f" at {_time(claim.began_at)}" if claim.began_at is not None else ""
+    dead = ", known dead" if claim.dead_seen_at is not None or known_dead(claim.owner) else ""
+    return f", begun{at} by {printable(short_name(claim.owner))}{dead}"
+
+
+# --- what to do ---------------------------------------------------------------------------------------------------
+
+
+def _advice(found: Inspection) -> Iterator[str]:
+    if found.obstacle is not None:
+        yield f"must not be carried on: {printable(str(found.obstacle), limit=_MAX_TEXT)}"
+    elif found.run is not None and not found.over and found.lease is None:
+        ids = f"{_quoted(found.run_id)} --tenant {_quoted(found.tenant)}"
+        yield f"to carry it on: adk run --resume {ids}"
+
+
+def _quoted(name: str) -> str:
+    return printable(shlex.quote(name))
+
+
+def _holder(run: Run) -> str:
+    return printable(short_name(run.holder or "nobody"))
+
+
+def _data(data: Mapping[str, object]) -> str:
+    return "  ".join(f"{printable(name)} {_value(name, value)}" for name, value in data.items() if value is not None)
+
+
+def _value(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return printable(short_name(value) if name == "holder" else value, limit=_MAX_DATA)
+    return printable(canonical_json(value), limit=_MAX_DATA)
+
+
+def _time(at: float) -> str:
+    """Seconds since the epoch as a time in UTC, which is what the logs of all hosts agree on."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

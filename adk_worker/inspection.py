@@ -1,0 +1,182 @@
+"""What is known of a run, and whether it may be carried on: read without a lease, or by whoever holds it.
+
+``adk inspect``, ``adk run --resume`` and the client look here, and :func:`adk_worker.describe.describe` puts it into
+words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from adk_worker.agent import Agent
+from adk_worker.checkpoint import Checkpoint, decode_checkpoint
+from adk_worker.errors import (
+    AdkError,
+    CallKeyReusedError,
+    CheckpointFormatError,
+    ConfigurationError,
+    FrontierLostError,
+    HistoryUnavailableError,
+    IndeterminateToolCallError,
+    RevisionMismatchError,
+)
+from adk_worker.lease import QUEUE, RunLease
+from adk_worker.local_scribe import is_marked
+from adk_worker.names import check_run
+from adk_worker.refusals import requeue_refused
+from adk_worker.registry import Registry
+from adk_worker.resume import PlannedCall, ResumePlan, plan_resume
+from adk_worker.runs import Run, RunStatus, Stores
+
+_LOOKS: Final = 3
+"""A run may move while it is read, part by part. After so many looks the newest has to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A run as it stood. ``run`` is ``None`` for one that a process carries by itself, outside the fleet.
+
+    ``lease`` is who holds it, the queue included, and ``None`` if it is free or has lapsed. ``obstacle`` says why the
+    run must not be carried on; it is looked for only while nobody else has the lease.
+    """
+
+    tenant: str
+    run_id: str
+    run: Run | None
+    lease: RunLease | None = None
+    frontier: Checkpoint | None = None
+    plan: ResumePlan | None = None
+    obstacle: AdkError | None = None
+    to_probe: tuple[PlannedCall, ...] = ()
+    """Of the calls that may have happened, those whose tool has a probe: whoever carries the run on asks it."""
+
+    @property
+    def subject(self) -> Run | Checkpoint | None:
+        """Where the run's agent, numbers and usage are read from; ``None`` if all there is cannot be read."""
+        return self.run or self.frontier
+
+    @property
+    def held_by_worker(self) -> RunLease | None:
+        """The lease, if a worker (or another process) has it, and not the queue."""
+        return None if self.lease is None or self.lease.holder == QUEUE else self.lease
+
+    @property
+    def over(self) -> bool:
+        """Whether the run ended and there is nothing to carry on: it completed, or was cancelled."""
+        return self.run is not None and self.run.status in {RunStatus.COMPLETED, RunStatus.CANCELLED}
+
+
+async def inspect_run(
+    stores: Stores, run_id: str, *, tenant: str, registry: Registry | None = None, under: RunLease | None = None
+) -> Inspection | None:
+    """Read all that is known of the run; ``None`` if that is nothing. Only reads.
+
+    :param registry: the agents that this process knows: a call that may have happened stands in the way unless its
+        tool is known here to have a probe.
+    :param under: the caller's own lease, under which nothing moves.
+    :raises InvalidNameError: a name that cannot be one.
+    :raises StoreUnavailableError: the store did not answer.
+    """
+    check_run(tenant, run_id)
+    found = await _look(stores, run_id, tenant=tenant, registry=registry, under=under)
+    for _ in range(_LOOKS - 1):
+        if found is None or under is not None:
+            break
+        again = await stores.runs.get(run_id, tenant=tenant)
+        if _same(found.run, again):
+            break
+        found = await _look(stores, run_id, tenant=tenant, registry=registry, under=under)
+    return found
+
+
+async def _look(
+    stores: Stores, run_id: str, *, tenant: str, registry: Registry | None, under: RunLease | None
+) -> Inspection | None:
+    run = await stores.runs.get(run_id, tenant=tenant)
+    payload = await stores.runs.payload(run_id, tenant=tenant)
+    if run is None and payload is None:
+        return None
+    lease = await stores.leases.held(run_id, tenant=tenant)
+    found = Inspection(tenant, run_id, run, lease)
+    if payload is not None:
+        found = await _with_frontier(found, payload, stores, registry)
+    others = lease is not None and (under is None or lease.fence != under.fence)
+    if found.over or others:
+        return replace(found, obstacle=None)
+    return replace(found, obstacle=found.obstacle or await _obstacle(found, stores))
+
+
+async def _with_frontier(found: Inspection, payload: str, stores: Stores, registry: Registry | None) -> Inspection:
+    try:
+        frontier = decode_checkpoint(payload)
+    except CheckpointFormatError as error:
+        return replace(found, obstacle=error)
+    try:
+        plan = await plan_resume(frontier, stores.idempotency)
+    except CallKeyReusedError as error:
+        return replace(found, frontier=frontier, obstacle=error)
+    agent = _agent(frontier, registry)
+    return replace(found, frontier=frontier, plan=plan, to_probe=_with_probe(plan, agent))
+
+
+async def _obstacle(found: Inspection, stores: Stores) -> AdkError | None:
+    """Why the run must not be carried on, whoever asks for it."""
+    run, frontier = found.run, found.frontier
+    if run is not None and run.status is RunStatus.WAITING_APPROVAL:
+        return requeue_refused(run, stored=frontier.sequence if frontier else 0)
+    if run.behind if run else await is_marked(stores.idempotency, tenant=found.tenant, run_id=found.run_id):
+        sequence = frontier.sequence if frontier else 0
+        return FrontierLostError(tenant=found.tenant, run_id=found.run_id, sequence=sequence)
+    if frontier is None or found.plan is None:
+        return None
+    return await _missing_history(frontier, stores) or _undecidable(found.plan, found.to_probe)
+
+
+async def _missing_history(frontier: Checkpoint, stores: Stores) -> HistoryUnavailableError | None:
+    handle = frontier.history_handle
+    if handle is None:
+        return None
+    try:
+        messages = await stores.history.fetch(handle, tenant=frontier.tenant)
+    except HistoryUnavailableError as error:
+        return error
+    if messages is None:
+        return HistoryUnavailableError(handle=handle, reason="the store has no such transcript")
+    return None
+
+
+def _undecidable(plan: ResumePlan, to_probe: tuple[PlannedCall, ...]) -> IndeterminateToolCallError | None:
+    asked = {planned.call.index for planned in to_probe}
+    left = [planned.call for planned in plan.indeterminate if planned.call.index not in asked]
+    if not left:
+        return None
+    calls = tuple((call.call_id, call.tool, call.key) for call in left)
+    return IndeterminateToolCallError(tenant=plan.tenant, run_id=plan.run_id, calls=calls)
+
+
+def _with_probe(plan: ResumePlan, agent: Agent | None) -> tuple[PlannedCall, ...]:
+    if agent is None:
+        return ()
+    tools = {planned.call.tool: agent.tool(planned.call.tool) for planned in plan.indeterminate}
+    return tuple(
+        planned
+        for planned in plan.indeterminate
+        # Without a claim nobody knows under which key the call was made: there is nothing to ask about (I6).
+        if planned.claim is not None and (tool := tools[planned.call.tool]) is not None and tool.probe is not None
+    )
+
+
+def _agent(frontier: Checkpoint, registry: Registry | None) -> Agent | None:
+    if registry is None:
+        return None
+    try:
+        return registry.resolve(frontier.agent, frontier.revision)
+    except (ConfigurationError, RevisionMismatchError):
+        return None
+
+
+def _same(one: Run | None, other: Run | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return (one.status, one.sequence, one.fence) == (other.status, other.sequence, other.fence)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from adk_worker.runs import RunStatus
 from tests.acceptance import scenarios
 from tests.acceptance.fleet import LONG, PATIENCE, POOLS
 from tests.servers import Proxy
@@ -92,7 +93,7 @@ def test_a_prefork_child_killed_at_every_attempt_ends_as_poisoned(make_fleet):
         return len(killed) == 2
 
     wait_until(another, within=PATIENCE, what="two children to have been killed")
-    run = fleet.rests("deadly", status="parked")
+    run = fleet.rests("deadly", RunStatus.PARKED)
     assert run.attention == "poisoned"
     fleet.submit("harmless")
     fleet.done_once("harmless")

@@ -30,7 +30,7 @@ def upgrade() -> None:
         sa.Column("epoch", sa.Integer(), nullable=False),
         sa.Column("last_sweep", sa.Double()),
         sa.PrimaryKeyConstraint("id", name="adk_schema_pkey"),
-        sa.CheckConstraint("id = 1", name="adk_schema_one_row_check"),
+        sa.CheckConstraint("id = 1", name=op.f("adk_schema_one_row_check")),
     )
     op.bulk_insert(schema, [{"id": 1, "version": revision, "epoch": 0}])
 
@@ -65,7 +65,7 @@ def upgrade() -> None:
     )
     op.create_index("adk_runs_by_number", "adk_runs", ["number"])
     op.create_index("adk_runs_by_tenant", "adk_runs", ["tenant", "number"])
-    is_open = sa.text("phase NOT IN ('completed', 'cancelled')")
+    is_open = sa.text("(phase NOT IN ('completed', 'cancelled'))")
     op.create_index("adk_runs_open", "adk_runs", ["number"], postgresql_where=is_open, sqlite_where=is_open)
     needs_attention = sa.text("attention IS NOT NULL")
     op.create_index(

@@ -70,15 +70,19 @@ class SqlHistoryStore:
     async def fetch(self, handle: str, *, tenant: str) -> tuple[Message, ...] | None:
         check_name(tenant, what="tenant")
         wanted = Handle.parse(handle)
-        this = {"for_tenant": tenant, "for_run": wanted.run_id}
-        found = await self._database.read(lambda tx: tx.execute(_READ, this).all())
-        if wanted.count > 0 and not found:
-            return None
-        segments = {
-            (row.end_count, row.end_digest): StoredSegment(row.start_count, row.start_digest, row.payload)
-            for row in found
-        }
-        return assemble(wanted, segments)
+        # All of it in the store's thread: a long transcript takes tens of milliseconds to check and to validate, in
+        # which the event loop has the steps of other runs to attend to.
+        return await self._database.read(lambda tx: _fetch(tx, tenant, wanted))
+
+
+def _fetch(tx: Connection, tenant: str, wanted: Handle) -> tuple[Message, ...] | None:
+    found = tx.execute(_READ, {"for_tenant": tenant, "for_run": wanted.run_id}).all()
+    if wanted.count > 0 and not found:
+        return None
+    segments = {
+        (row.end_count, row.end_digest): StoredSegment(row.start_count, row.start_digest, row.payload) for row in found
+    }
+    return assemble(wanted, segments)
 
 
 def store(tx: Connection, tenant: str, segment: Segment) -> None:

@@ -71,6 +71,19 @@ class CallsConformance:
         assert refused.value.key == driver.intent(0).key
         assert await driver.picture() == before
 
+    async def test_a_key_that_comes_twice_at_once_is_one_call(self, stores: Stores) -> None:
+        """I1: with another digest it refuses them all."""
+        driver = Driver(stores)
+        lease = await driver.worker()
+        with pytest.raises(CallKeyReusedError):
+            await stores.runs.begin(lease, [driver.intent(0), driver.intent(0, seat="12B")], owner=lease.holder)
+        assert await driver.claims() == []
+
+        first, second = await driver.begin(lease, 0, 0)
+
+        assert first == second
+        assert await driver.claims() == [first]
+
     async def test_an_intent_takes_over_from_the_owner_that_the_plan_has_seen(self, stores: Stores) -> None:
         """I7: from no other; and asking again finds it taken."""
         driver = Driver(stores)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import redis
 
 from adk_worker.client import Fleet
 from adk_worker.runs import Dispatch, Event, Run, RunStatus
@@ -45,6 +46,9 @@ POOLS: Mapping[str, Sequence[str]] = {
     "threads": ("--pool", "threads", "--concurrency", "8"),
     "prefork": ("--pool", "prefork", "--concurrency", "2"),
 }
+
+
+_BOUNDARIES = frozenset({"after_model_call", "after_tool_result", "before_approval", "completed"})
 
 
 class Process:
@@ -179,9 +183,11 @@ class FleetUnderTest:
             wait_until(lambda: process.says(ready), within=PATIENCE, what=f"{name} to be ready")
         return process
 
-    def worker(self, name: str, *, pool: str = "threads", **environment: str) -> Process:
-        """Start a worker, and return once it consumes."""
-        arguments = ("worker", "-Q", "adk", "-n", f"{name}@%h", "-l", "INFO", *POOLS[pool])
+    def worker(self, name: str, *, pool: str = "threads", slots: int | None = None, **environment: str) -> Process:
+        """Start a worker, and return once it consumes. ``slots`` is how many tasks it carries out at once."""
+        arguments = ["worker", "-Q", "adk", "-n", f"{name}@%h", "-l", "INFO", *POOLS[pool]]
+        if slots is not None:
+            arguments += ["--concurrency", str(slots)]
         return self.celery(name, *arguments, ready=f"{name}@", **environment)
 
     def backstage(self) -> None:
@@ -227,6 +233,11 @@ class FleetUnderTest:
 
         asyncio.run(publish())
 
+    def backlog(self) -> int:
+        """How many messages wait on the broker for a worker."""
+        with redis.Redis.from_url(self.broker_url) as client:
+            return int(client.llen("adk"))
+
     def run(self, run_id: str) -> Run:
         """The run as it stands."""
         return self.sync.get(run_id, tenant="acme")
@@ -251,5 +262,15 @@ class FleetUnderTest:
         """The verdict: all completed, every seat booked once and paid once, as the booking service has it."""
         for run_id in run_ids:
             self.rests(run_id)
+            self.nobody_wrote_after_being_superseded(run_id)
         verdict = self.travel.verdict(runs=[("acme", run_id) for run_id in run_ids])
         assert verdict.ok, f"{verdict}\n{self.logs()}"
+
+    def nobody_wrote_after_being_superseded(self, run_id: str) -> None:
+        """F1: once a fence has been given, no boundary is committed under a lower one."""
+        highest = 0
+        for event in self.events(run_id):
+            if event.kind == "taken":
+                highest = event.fence
+            elif event.kind in _BOUNDARIES:
+                assert event.fence >= highest, f"{event} was written by a superseded worker: {self.events(run_id)}"

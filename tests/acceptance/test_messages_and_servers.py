@@ -20,6 +20,11 @@ def test_a_worker_paused_past_its_lease_writes_no_state_and_its_late_outcome_hea
     scenarios.paused_past_its_lease(fleet, pool=pool)
 
 
+def test_a_commit_that_outlives_its_lease_is_refused(fleet, postgres_proxy: Proxy):
+    """F1, F4: held up in the network until the run is another's; nothing of it is written but the evidence."""
+    scenarios.committing_past_its_lease(fleet, pool="threads", store=postgres_proxy)
+
+
 def test_a_worker_paused_before_it_acts_dispatches_nothing_afterwards(fleet):
     """F1: the intent of a stale fence is refused in the store, whatever the worker believes."""
     scenarios.paused_before_it_acts(fleet, pool="threads")

@@ -82,6 +82,11 @@ class Fleet:
         return make_fleet(Settings.load())
 
     @property
+    def registry(self) -> Registry | None:
+        """The agents that this process knows, if it does."""
+        return self._registry
+
+    @property
     def sync(self) -> Any:
         """The same methods, blocking, for code without an event loop; iterators become plain ones.
 
@@ -137,13 +142,13 @@ class Fleet:
         await self._dispatched(submitted)
         return submitted.run
 
-    async def dispatch(self, run: Run) -> None:
+    async def dispatch(self, run: Run, *, recovery: bool = False) -> None:
         """Publish the message of a queued run: after the commit of a transaction that :meth:`submit` has joined.
 
-        Harmless otherwise: a copy of a message is refused.
+        Harmless otherwise: a copy of a message is refused. ``recovery`` shows it as such.
         """
         if run.status is RunStatus.QUEUED:
-            await self._dispatched(Submitted(run, run.fence))
+            await self._dispatched(Submitted(run, run.fence), recovery=recovery)
 
     async def get(self, run_id: str, *, tenant: str) -> Run:
         """The run as it stands.

@@ -69,7 +69,7 @@ def describe(found: Inspection | Run, *, events: Iterable[Event] = ()) -> str:
 
 def describe_event(event: Event) -> str:
     """One event, on one line."""
-    return f"{_time(event.at)}  {printable(event.kind)}  fence {event.fence}  {_data(event.data)}".rstrip()
+    return f"{time_of(event.at)}  {printable(event.kind)}  fence {event.fence}  {_data(event.data)}".rstrip()
 
 
 # --- who, and how far ---------------------------------------------------------------------------------------------
@@ -113,22 +113,22 @@ def _standing(found: Inspection) -> Iterator[str]:
     elif lease is None:
         yield _lapsed(run)
     elif lease.holder == QUEUE:
-        until = _time(lease.expires_at)
+        until = time_of(lease.expires_at)
         yield f"queued under fence {lease.fence}: if no worker takes it, it is published again at {until}"
     else:
-        until = _time(lease.expires_at)
+        until = time_of(lease.expires_at)
         yield f"running on {printable(short_name(lease.holder))} under fence {lease.fence}, leased until {until}"
     yield from _troubles(run)
 
 
 def _held(lease: RunLease | None) -> Iterator[str]:
     if lease is not None:
-        until = _time(lease.expires_at)
+        until = time_of(lease.expires_at)
         yield f"held by {printable(short_name(lease.holder))} under fence {lease.fence} until {until}"
 
 
 def _lapsed(run: Run) -> str:
-    since = "" if run.expires_at is None else f" at {_time(run.expires_at)}"
+    since = "" if run.expires_at is None else f" at {time_of(run.expires_at)}"
     if run.holder in {None, QUEUE}:
         return f"queued under fence {run.fence}: its message is overdue since{since.removeprefix(' at')}"
     gone = ", and is known dead" if run.holder and known_dead(run.holder) else ""
@@ -215,7 +215,7 @@ def _disposition(planned: PlannedCall, found: Inspection, *, probe: bool) -> str
 def _began(claim: Claim | None) -> str:
     if claim is None:
         return ""
-    at = f" at {_time(claim.began_at)}" if claim.began_at is not None else ""
+    at = f" at {time_of(claim.began_at)}" if claim.began_at is not None else ""
     dead = ", known dead" if claim.dead_seen_at is not None or known_dead(claim.owner) else ""
     return f", begun{at} by {printable(short_name(claim.owner))}{dead}"
 
@@ -249,6 +249,6 @@ def _value(name: str, value: object) -> str:
     return printable(canonical_json(value), limit=_MAX_DATA)
 
 
-def _time(at: float) -> str:
-    """Seconds since the epoch as a time in UTC, which is what the logs of all hosts agree on."""
+def time_of(at: float) -> str:
+    """Seconds since the epoch as people read them: in UTC, which is what the logs of all hosts agree on."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

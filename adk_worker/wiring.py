@@ -18,6 +18,22 @@ def make_stores(settings: Settings) -> Stores:
     return open_stores(settings.store_url, pool_size=settings.store_pool, socket_timeout=settings.socket_timeout)
 
 
+def make_dispatcher(settings: Settings) -> CeleryDispatcher:
+    """What publishes on the broker that the settings name. Nothing is connected yet.
+
+    :raises ConfigurationError: no broker is set.
+    """
+    return CeleryDispatcher.from_settings(settings)
+
+
+def make_registry(settings: Settings) -> Registry | None:
+    """The agents of the modules that the settings name, imported now; ``None`` where they name none.
+
+    :raises AgentImportError: a module does not import.
+    """
+    return Registry.load(settings.agents) if settings.agents else None
+
+
 def make_fleet(settings: Settings) -> Fleet:
     """The client of the fleet that the settings name.
 
@@ -25,7 +41,7 @@ def make_fleet(settings: Settings) -> Fleet:
     """
     return Fleet(
         make_stores(settings),
-        CeleryDispatcher.from_settings(settings),
+        make_dispatcher(settings),
         policy=settings.fleet_policy,
-        registry=Registry.load(settings.agents) if settings.agents else None,
+        registry=make_registry(settings),
     )

@@ -1,0 +1,100 @@
+"""``adk db``: the store's schema and epoch."""
+
+from __future__ import annotations
+
+import click
+
+from adk_worker.cli import options
+from adk_worker.cli.exits import ExitCode
+from adk_worker.cli.output import emit, say
+from adk_worker.cli.program import awaited
+
+
+@click.group("db", short_help="The store's schema and epoch.")
+def db() -> None:
+    """The store's schema and epoch. The store is that of ADK_STORE_URL, and of no adk dev."""
+
+
+@db.command("upgrade")
+@options.as_json
+@options.debug
+def upgrade(*, as_json: bool) -> int:
+    """Bring the store's tables to the version that this adk-worker needs. Harmless if they are.
+
+    ADK_MIGRATE_URL may name the store with the rights that this takes.
+    """
+    from adk_worker.settings import Settings
+    from adk_worker.urls import without_secrets
+    from stores.sql import migrate
+
+    settings = Settings.load()
+    url = settings.migrate_url or settings.store_url
+    before = migrate.current(url)
+    migrate.upgrade(url)
+    after = migrate.current(url)
+    if as_json:
+        emit({"store": without_secrets(url), "before": before, "after": after})
+    elif before == after:
+        say(f"{without_secrets(url)} is at {after} already")
+    else:
+        say(f"{without_secrets(url)} is upgraded from {before or 'nothing'} to {after}")
+    return ExitCode.DONE
+
+
+@db.command("verify")
+@options.as_json
+@options.debug
+def verify(*, as_json: bool) -> int:
+    """Check that the store answers and has the schema that this adk-worker needs."""
+    from adk_worker.settings import Settings
+    from adk_worker.urls import without_secrets
+    from adk_worker.wiring import make_stores
+
+    settings = Settings.load()
+
+    async def check() -> None:
+        stores = make_stores(settings)
+        try:
+            await stores.lifecycle.verify()
+        finally:
+            await stores.lifecycle.close()
+
+    awaited(check)
+    url = without_secrets(settings.store_url)
+    if as_json:
+        emit({"store": url, "ok": True})
+    else:
+        say(f"{url} answers, and its schema is the one that this adk-worker needs")
+    return ExitCode.DONE
+
+
+@db.command("bump-epoch")
+@options.as_json
+@options.debug
+def bump_epoch(*, as_json: bool) -> int:
+    """Raise the store's epoch, so that every fence given from now on is above all before.
+
+    To be done after a restore, or a failover that lost writes, and before workers start again: the store may have
+    forgotten fences that it had given.
+    """
+    from adk_worker.settings import Settings
+    from adk_worker.urls import without_secrets
+    from adk_worker.wiring import make_stores
+
+    settings = Settings.load()
+
+    async def bump() -> int:
+        stores = make_stores(settings)
+        try:
+            await stores.lifecycle.verify()
+            return await stores.lifecycle.bump_epoch()
+        finally:
+            await stores.lifecycle.close()
+
+    epoch = awaited(bump)
+    url = without_secrets(settings.store_url)
+    if as_json:
+        emit({"store": url, "epoch": epoch})
+    else:
+        say(f"{url} is in epoch {epoch}")
+    return ExitCode.DONE

@@ -1,0 +1,51 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from adk_worker.cli.program import Invocation
+from adk_worker.errors import InvalidNameError
+from adk_worker.names import check_name
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Name(click.ParamType[str]):
+    """A name as the stores take it. What cannot be one is a command line that cannot be read."""
+
+    def __init__(self, what: str) -> None:
+        self.name = what
+        self._what = what
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the value if it can be a name, else fail with the reason."""
+        try:
+            return check_name(value, what=self._what)
+        except InvalidNameError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's callback
+    if value:
+        invocation: Invocation = ctx.find_root().obj
+        invocation.debug = True
+
+
+debug = click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_debug,
+    help="Show where an error comes from, and what the kit logs.",
+)
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object to a line.")
+
+tenant = click.option("--tenant", metavar="T", required=True, type=Name("tenant"), help="The tenant whose run it is.")
+
+run_id = click.argument("run_id", metavar="RUN_ID", type=Name("run id"))

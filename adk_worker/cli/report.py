@@ -1,0 +1,79 @@
+"""Answers as JSON: the objects that ``--json`` prints, one to a line. Their keys are part of the program's face.
+
+A *run* has the fields of :class:`adk_worker.runs.Run`, ``null`` where there is nothing. Times are in seconds since the
+epoch, by the store's clock. What the masker keeps for itself is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adk_worker.cli.exits import ExitCode
+from adk_worker.inspection import Inspection
+from adk_worker.lease import RunLease
+from adk_worker.resume import PlannedCall
+from adk_worker.runs import Event, Run
+
+
+def run_object(run: Run) -> dict[str, Any]:
+    """A run."""
+    return run.model_dump(mode="json", exclude={"masks"})
+
+
+def event_object(event: Event) -> dict[str, Any]:
+    """An event: ``id``, ``at``, ``kind``, ``fence``, ``data``."""
+    return event.model_dump(mode="json")
+
+
+def inspection_object(found: Inspection, code: ExitCode) -> dict[str, Any]:
+    """What is known of a run.
+
+    ``run`` is null for a run that a process carries by itself; ``lease`` is who holds it now, the queue as ``queue``;
+    ``frontier`` says where it stands, ``calls`` what was outstanding there, ``obstacle`` why it must not be carried on;
+    ``exit_code`` is what the program ends with.
+    """
+    frontier = found.frontier
+    return {
+        "tenant": found.tenant,
+        "run_id": found.run_id,
+        "run": run_object(found.run) if found.run else None,
+        "lease": _lease(found.lease),
+        "frontier": None
+        if frontier is None
+        else {
+            "sequence": frontier.sequence,
+            "boundary": frontier.boundary.value,
+            "iteration": frontier.iteration,
+            "agent": frontier.agent,
+            "revision": frontier.revision,
+        },
+        "calls": [_call(planned, found) for planned in (found.plan.calls if found.plan else ())],
+        "obstacle": None
+        if found.obstacle is None
+        else {"error": type(found.obstacle).__name__, "message": str(found.obstacle)},
+        "exit_code": int(code),
+    }
+
+
+def _lease(lease: RunLease | None) -> dict[str, Any] | None:
+    if lease is None:
+        return None
+    return {"holder": lease.holder, "fence": lease.fence, "expires_at": lease.expires_at}
+
+
+def _call(planned: PlannedCall, found: Inspection) -> dict[str, Any]:
+    call, claim = planned.call, planned.claim
+    return {
+        "call_id": call.call_id,
+        "tool": call.tool,
+        "index": call.index,
+        "key": call.key,
+        "effect": call.effect.value,
+        "disposition": planned.disposition.value,
+        "repeatable": planned.repeatable,
+        "probe": any(asked.call.index == call.index for asked in found.to_probe),
+        "owner": claim.owner if claim else None,
+        "began_at": claim.began_at if claim else None,
+        "settled_by": claim.settled_by if claim else None,
+        "outcome": planned.outcome.kind.value if planned.outcome else None,
+    }

@@ -1,0 +1,182 @@
+"""Where a command gets its stores, its broker and its agents from: the settings, or a product that embeds it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from adk_worker.cli.output import note
+from adk_worker.client import Fleet
+from adk_worker.errors import AdkError, ConfigurationError
+from adk_worker.lease import LeasePolicy
+from adk_worker.registry import Registry
+from adk_worker.runs import Dispatch, Stores
+from adk_worker.steps import Dispatcher
+from adk_worker.transitions import FleetPolicy
+
+if TYPE_CHECKING:
+    from adk_worker.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a command works with. ``by`` names who acts, for the record."""
+
+    fleet: Fleet
+    stores: Stores
+    dispatcher: Dispatcher
+    policy: FleetPolicy
+    lease_policy: LeasePolicy
+    by: str
+
+    @classmethod
+    def of(
+        cls,
+        stores: Stores,
+        *,
+        dispatcher: Dispatcher | None = None,
+        registry: Registry | None = None,
+        policy: FleetPolicy | None = None,
+        lease_policy: LeasePolicy | None = None,
+    ) -> Access:
+        """Access through these parts; without ``dispatcher`` to what needs no broker."""
+        publisher = Telling(dispatcher) if dispatcher is not None else _Nothing()
+        policy = policy or FleetPolicy()
+        fleet = Fleet(stores, publisher, policy=policy, registry=registry)
+        return cls(fleet, stores, publisher, policy, lease_policy or LeasePolicy(), operator())
+
+
+class Telling:
+    """Tells the operator what could not be published, and passes the error on to those who log it."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    async def dispatch(self, message: Dispatch) -> None:
+        """See :class:`Dispatcher`."""
+        try:
+            await self._dispatcher.dispatch(message)
+        except Exception as error:
+            note(f"note: run {message.run_id!r} is queued, and its message is not on its way yet: {error}")
+            raise
+
+
+class _Nothing:
+    """Stands where there is no broker."""
+
+    async def dispatch(self, message: Dispatch) -> None:
+        """See :class:`Dispatcher`."""
+        raise ConfigurationError("a message has to be published, and this program was given nothing to publish with.")
+
+
+class Source(Protocol):
+    """Gives a command its :class:`Access`, for as long as it runs."""
+
+    def open(self, *, publishes: bool = False, agents: bool = False) -> AbstractAsyncContextManager[Access]:
+        """Open it. ``publishes`` asks for a broker; ``agents`` says that their names matter, so they must import.
+
+        :raises ConfigurationError: something is not set, or not usable.
+        :raises StoreUnavailableError: the store does not answer.
+        """
+        ...
+
+
+class Given:
+    """Parts that somebody else has made, and will close."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        *,
+        dispatcher: Dispatcher | None = None,
+        registry: Registry | None = None,
+        policy: FleetPolicy | None = None,
+        lease_policy: LeasePolicy | None = None,
+    ) -> None:
+        self._access = Access.of(
+            stores, dispatcher=dispatcher, registry=registry, policy=policy, lease_policy=lease_policy
+        )
+
+    @asynccontextmanager
+    async def open(self, *, publishes: bool = False, agents: bool = False) -> AsyncIterator[Access]:
+        """See :class:`Source`."""
+        yield self._access
+
+
+class FromSettings:
+    """Parts that ``ADK_*`` in the environment name; without ``ADK_STORE_URL``, those of an ``adk dev`` that runs."""
+
+    @asynccontextmanager
+    async def open(self, *, publishes: bool = False, agents: bool = False) -> AsyncIterator[Access]:
+        """See :class:`Source`."""
+        from adk_worker.wiring import make_dispatcher, make_registry, make_stores
+
+        settings, from_dev = self.settings()
+        # Before the store, so that what is not set is told even while that is away.
+        dispatcher = make_dispatcher(settings) if publishes else None
+        registry = _registry(lambda: make_registry(settings), strictly=agents and not from_dev)
+        stores = make_stores(settings)
+        try:
+            await stores.lifecycle.verify()
+            yield Access.of(
+                stores,
+                dispatcher=dispatcher,
+                registry=registry,
+                policy=settings.fleet_policy,
+                lease_policy=settings.lease_policy,
+            )
+        finally:
+            if dispatcher is not None:
+                await dispatcher.close()
+            await stores.lifecycle.close()
+
+    @staticmethod
+    def settings() -> tuple[Settings, bool]:
+        """The settings, and whether they are an ``adk dev``'s."""
+        from adk_worker.settings import PREFIX, Settings
+
+        given: dict[str, Any] = {}
+        if not os.environ.get(f"{PREFIX}STORE_URL", "").strip():
+            from adk_worker.cli.rendezvous import find
+
+            fleet = find()
+            if fleet is not None:
+                note(f"using the fleet of adk dev in {fleet.folder} (pid {fleet.pid})")
+                # What the environment says comes first, as anywhere.
+                given = {
+                    name.removeprefix(PREFIX).lower(): value
+                    for name, value in fleet.environment.items()
+                    if not os.environ.get(name)
+                }
+        settings = Settings.load(**given)
+        if settings.store_url.startswith("memory:"):
+            raise ConfigurationError(
+                "a store in memory is shared with no other process: nothing of it can be seen from here. Set "
+                "ADK_STORE_URL to postgresql://… or sqlite:///…"
+            )
+        return settings, bool(given)
+
+
+def operator() -> str:
+    """Who acts, as far as the operating system knows: user and host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = str(os.getuid())
+    return f"cli:{user}@{socket.gethostname()}"
+
+
+def _registry(load: Callable[[], Registry | None], *, strictly: bool) -> Registry | None:
+    """The agents, where their modules are named. To look at a run one can do without them, and less is known then."""
+    try:
+        return load()
+    except AdkError as error:
+        if strictly:
+            raise
+        note(f"note: {error} So it is not known here which tools have a probe.")
+        return None

@@ -119,7 +119,9 @@ class Masker:
         self._last = read.last
         self._salt = read.salt
         self._known = dict(sorted(read.known.items(), key=lambda item: item[1]))
+        # Of the value in hand: what was masked as what, and texts without a secret. Names of entries come up again.
         self._here: dict[str, str] = {}
+        self._clean: set[str] = set()
 
     def state(self) -> dict[str, Any]:
         """What the next masker of this run needs, as JSON; empty as long as nothing was masked."""
@@ -144,6 +146,7 @@ class Masker:
             return self._value(value)
         finally:
             self._here.clear()
+            self._clean.clear()
 
     # --- walking ------------------------------------------------------------------------------------------------
 
@@ -188,6 +191,9 @@ class Masker:
     # --- replacing ----------------------------------------------------------------------------------------------
 
     def _text(self, text: str) -> str:
+        if text in self._clean:
+            return text
+        given = text
         for _ in range(_PASSES):
             shadow = _PLACEHOLDER.sub(lambda match: FILLER * len(match[0]), text)
             found = [span for span in spans_in(shadow, self._redactor.rules) if not _is_masked(shadow, span)]
@@ -199,6 +205,8 @@ class Masker:
                 pieces += text[at:start], self._placeholder(text[start:end], guessable=guessable)
                 at = end
             text = "".join(pieces) + text[at:]
+        if text is given:
+            self._clean.add(text)
         return text
 
     def _whole(self, text: str, named: Named) -> str:

@@ -42,6 +42,7 @@ class Rule:
     """Finds one kind of secret.
 
     :param kind: its name, for figures.
+    :param shortest: no text with fewer characters has such a secret.
     :param hints: in lower case; a text without any of them has no such secret, and the pattern is not tried. Without
         hints it always is.
     :param resume: where a match was found to be no secret, go on searching behind it (the default) or behind its
@@ -54,10 +55,16 @@ class Rule:
     guessable: bool = True
     locate: Locate = whole
     resume: str | int = 0
+    shortest: int = 0
 
     def may_occur(self, folded: str) -> bool:
         """Whether a text, given in lower case, can have this kind of secret."""
-        return not self.hints or any(hint in folded for hint in self.hints)
+        if len(folded) < self.shortest:
+            return False
+        for hint in self.hints:
+            if hint in folded:
+                return True
+        return not self.hints
 
     def find(self, text: str) -> Iterator[Span]:
         """Every secret of this kind, from left to right."""

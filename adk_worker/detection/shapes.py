@@ -10,10 +10,17 @@ from typing import Final
 from adk_worker.detection.rule import START, Rule
 from adk_worker.detection.values import is_about_secrets, is_word, stands_in
 
+_SHORTEST: Final = 15
+"""No vendor's key is shorter. Most texts in JSON are, and need not be searched for any."""
 
-def _vendor(kind: str, body: str, *hints: str) -> Rule:
-    """Tokens by prefix. ``body`` takes all that can belong to the token, so that none of it is left over."""
-    return Rule(kind, re.compile(START + body, re.ASCII), hints, guessable=False)
+
+def _vendor(kind: str, body: str, *hints: str, first: str = "") -> Rule:
+    """Tokens by prefix. ``body`` takes all that can belong to the token, so that none of it is left over.
+
+    ``first`` are the characters that it can begin with, worth saying where the hints are common in other texts.
+    """
+    pattern = re.compile((f"(?=[{first}])" if first else "") + START + body, re.ASCII)
+    return Rule(kind, pattern, hints, guessable=False, shortest=_SHORTEST)
 
 
 _VENDORS: Final = (
@@ -87,7 +94,7 @@ _VENDORS: Final = (
     _vendor("npm", r"npm_[A-Za-z0-9]{36,}+", "npm_"),
     _vendor("pypi", r"pypi-AgE[\w-]{50,}+", "pypi-age"),
     _vendor("sendgrid", r"SG\.[\w-]{16,64}\.[\w-]{16,}+", "sg."),
-    _vendor("twilio", r"SK[0-9a-f]{32}(?![A-Za-z0-9])", "sk"),
+    _vendor("twilio", r"SK[0-9a-f]{32}(?![A-Za-z0-9])", "sk", first="S"),
     _vendor("digitalocean", r"do[opr]_v1_[0-9a-f]{40,}+", "doo_v1_", "dop_v1_", "dor_v1_"),
     _vendor("shopify", r"shp(?:at|ca|pa|ss|tka|ua)_[0-9A-Fa-f]{32,}+", "shp"),
     _vendor("mailchimp", r"[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9])", "-us"),
@@ -96,7 +103,7 @@ _VENDORS: Final = (
     _vendor(
         "atlassian", r"(?:AT(?:ATT3|CTT3|STT3|OTT3|BB)[\w=-]{20,}+)", "atatt3", "atctt3", "atstt3", "atott3", "atbb"
     ),
-    _vendor("discord", r"[MNO][A-Za-z0-9]{23,27}\.[\w-]{6}\.[\w-]{27,}+", "."),
+    _vendor("discord", r"[MNO][A-Za-z0-9]{23,27}\.[\w-]{6}\.[\w-]{27,}+", ".", first="MNO"),
     _vendor("telegram", r"(?:bot)?(?P<secret>\d{8,10}:AA[\w-]{32,}+)", ":aa"),
     _vendor(
         "linear, notion, figma, postman, airtable, asana",
@@ -108,6 +115,7 @@ _VENDORS: Final = (
         "fig",
         "pmak-",
         "pat",
+        first="lsnfPp",
     ),
     _vendor(
         "grafana, sentry, new relic, dynatrace, honeycomb",
@@ -155,6 +163,7 @@ _VENDORS: Final = (
         "sgp_",
         "ops_eyj",
         "age-secret-key-1",
+        first="dpsHfrCcoA",
     ),
     _vendor(
         "aws", r"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])", "a3t", "akia", "asia", "abia", "acca"

@@ -16,7 +16,7 @@ _LONGEST_WORD: Final = 20
 _STAND_IN: Final = re.compile(
     r"""
       :?(?:[*•.?_–…-]+|[xX\#][*•.xX\#_?–…-]{2,})   # blotted out already
-    | [\[\](){}]+                                 # the begin of a list
+    | [\[\](){}]+ | \{\w+                         # the begin of a list or of an object
     | \[[A-Za-z][\w -]*\] | <[^<>]*> | __\w+__   # [REDACTED], <password>
     | [^\w\s{%]*(?:(?:\{[^{}"']*\}|%(?:\(\w+\))?[sdr])[^\w\s{%]*)+   # format strings
     | %[A-Za-z_]+% | \$[A-Z_][A-Z0-9_]* | \$[a-z_]+ | \$\d

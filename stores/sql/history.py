@@ -72,10 +72,11 @@ class SqlHistoryStore:
         wanted = Handle.parse(handle)
         # All of it in the store's thread: a long transcript takes tens of milliseconds to check and to validate, in
         # which the event loop has the steps of other runs to attend to.
-        return await self._database.read(lambda tx: _fetch(tx, tenant, wanted))
+        return await self._database.read(lambda tx: fetch(tx, tenant, wanted))
 
 
-def _fetch(tx: Connection, tenant: str, wanted: Handle) -> tuple[Message, ...] | None:
+def fetch(tx: Connection, tenant: str, wanted: Handle) -> tuple[Message, ...] | None:
+    """See :meth:`adk_worker.history.HistoryStore.fetch`."""
     found = tx.execute(_READ, {"for_tenant": tenant, "for_run": wanted.run_id}).all()
     if wanted.count > 0 and not found:
         return None

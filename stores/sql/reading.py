@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, bindparam, select
+from sqlalchemy import ColumnElement, Connection, bindparam, exists, select
 
 from adk_worker.errors import InvalidNameError
 from adk_worker.runs import Event, Run, RunFilter, RunStatus
@@ -16,6 +16,11 @@ from stores.sql.schema import ATTENTION, OPEN, events, leases, runs
 
 _RUNS: Final = select(runs, *LEASE_COLUMNS).select_from(RUN_AND_LEASE)
 _ONE: Final = _RUNS.where(runs.c.tenant == bindparam("for_tenant"), runs.c.run_id == bindparam("for_run"))
+_RUNNING: Final = exists().where(
+    leases.c.tenant == runs.c.tenant,
+    leases.c.run_id == runs.c.run_id,
+    leases.c.holding == Holding.WORKER.value,
+)
 _EVENTS: Final = (
     select(events)
     .where(
@@ -45,8 +50,12 @@ def page(tx: Connection, where: RunFilter, *, limit: int, before: int | None) ->
     conditions = _conditions(where)
     if before is not None:
         conditions.append(runs.c.number < before)
-    # One more than asked for tells whether there is a next page.
-    query = _RUNS.where(*conditions).order_by(runs.c.number.desc()).limit(limit + 1)
+    # One more than asked for tells whether there is a next page. The page is cut before leases are joined to it, so
+    # that none are read but its own.
+    cut = select(runs).where(*conditions).order_by(runs.c.number.desc()).limit(limit + 1).cte("cut")
+    cut = cut.prefix_with("MATERIALIZED", dialect="postgresql")
+    theirs = (leases.c.tenant == cut.c.tenant) & (leases.c.run_id == cut.c.run_id)
+    query = select(cut, *LEASE_COLUMNS).select_from(cut.join(leases, theirs)).order_by(cut.c.number.desc())
     found = tx.execute(query).mappings().all()
     shown = found[:limit]
     return [run_of(row) for row in shown], str(shown[-1]["number"]) if shown and len(found) > limit else None
@@ -77,9 +86,7 @@ def _conditions(where: RunFilter) -> list[ColumnElement[bool]]:
 
 
 def _of_status(status: RunStatus) -> list[ColumnElement[bool]]:
-    if status is RunStatus.RUNNING:
-        return [OPEN, runs.c.phase == Phase.LIVE.value, leases.c.holding == Holding.WORKER.value]
-    if status is RunStatus.QUEUED:
-        return [OPEN, runs.c.phase == Phase.LIVE.value, leases.c.holding != Holding.WORKER.value]
+    if status in {RunStatus.RUNNING, RunStatus.QUEUED}:
+        return [OPEN, runs.c.phase == Phase.LIVE.value, _RUNNING if status is RunStatus.RUNNING else ~_RUNNING]
     stored = runs.c.phase == Phase(status.value).value
     return [stored] if status in {RunStatus.COMPLETED, RunStatus.CANCELLED} else [OPEN, stored]

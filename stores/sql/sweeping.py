@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, and_, bindparam, select, update
 
 from adk_worker import events, transitions
 from adk_worker.runs import Dispatch, Reaped, Sweep
@@ -13,12 +13,12 @@ from adk_worker.transitions import FleetPolicy, Holding, Verdict
 from stores.sql import journal
 from stores.sql.dialects import store_clock
 from stores.sql.locks import LEASE_COLUMNS, RUN_AND_LEASE, LockedRun, lock_run, locked_run, timed
-from stores.sql.schema import leases, runs, schema_row
+from stores.sql.schema import LIVE, leases, runs, schema_row
 from stores.sql.writing import end_cancelled
 
 # The clock as a subquery is asked once, before the search, so that the index can be searched for it. Asked in place it
 # would be asked anew for every lease in the index.
-_HAS_LAPSED: Final = leases.c.live & (leases.c.expires_at <= select(store_clock()).scalar_subquery())
+_HAS_LAPSED: Final = and_(LIVE, leases.c.expires_at <= select(store_clock()).scalar_subquery())
 _OLDEST: Final = select(store_clock() - leases.c.expires_at).where(_HAS_LAPSED).order_by(leases.c.expires_at).limit(1)
 
 # Those that lapsed first come first. What somebody has locked is being worked on, by its holder or another reaper, and

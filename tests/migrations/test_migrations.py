@@ -56,7 +56,8 @@ async def verify(url):
 # Everything that the catalogues tell of our tables: columns, defaults, constraints, indexes and storage.
 _POSTGRESQL = """
 SELECT 'column', c.relname::text, a.attnum::text, a.attname::text, format_type(a.atttypid, a.atttypmod),
-       a.attnotnull::text, a.attidentity::text, coalesce(l.collname, '')::text, coalesce(pg_get_expr(d.adbin, d.adrelid), '')
+       a.attnotnull::text, a.attidentity::text, coalesce(l.collname, '')::text,
+       coalesce(pg_get_expr(d.adbin, d.adrelid), '')
   FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid LEFT JOIN pg_collation l ON l.oid = a.attcollation
        LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
  WHERE c.relname LIKE 'adk\\_%' AND c.relkind = 'r' AND a.attnum > 0

@@ -1,0 +1,143 @@
+"""Stores on their own, as a runner in process uses them, and engines of the caller's."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from sqlalchemy import create_engine, literal, select
+
+from adk_worker.checkpoint import Checkpoint
+from adk_worker.errors import ConfigurationError
+from adk_worker.messages import Message
+from adk_worker.transitions import MAX_EPOCH
+from stores.sql import (
+    PostgresCheckpointStore,
+    PostgresHistoryStore,
+    PostgresIdempotencyStore,
+    PostgresLeaseStore,
+    SqliteCheckpointStore,
+    SqliteHistoryStore,
+    SqliteIdempotencyStore,
+    SqliteLeaseStore,
+    open_sql,
+)
+from stores.sql.dialects import PerDialect
+from stores.sql.leases import granting
+from stores.sql.schema import leases, schema_row
+
+TENANT = "acme"
+CHECKPOINT = Checkpoint(tenant=TENANT, run_id="run", agent="booking", revision="r1", sequence=1)
+
+
+@pytest.fixture(params=["postgres", "sqlite"])
+def lone(request):
+    """The four stores of one kind, by what they keep."""
+    url = request.getfixturevalue(f"{request.param}_store_url")
+    kinds = {
+        "postgres": (PostgresLeaseStore, PostgresCheckpointStore, PostgresIdempotencyStore, PostgresHistoryStore),
+        "sqlite": (SqliteLeaseStore, SqliteCheckpointStore, SqliteIdempotencyStore, SqliteHistoryStore),
+    }[request.param]
+    stores = [kind(url, pool_size=2) for kind in kinds]
+    yield stores
+    for store in stores:
+        asyncio.run(store.lifecycle.close())
+
+
+async def test_each_store_serves_on_its_own(lone):
+    leases, checkpoints, claims, history = lone
+    for store in lone:
+        await store.lifecycle.verify()
+
+    lease = await leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=60)
+    await checkpoints.put(CHECKPOINT, fence=lease.fence)
+    claim = await claims.begin("key", tenant=TENANT, owner="one", digest="d")
+    handle = await history.append("run", tenant=TENANT, start=0, messages=[Message.user("hello")], fence=lease.fence)
+
+    assert await checkpoints.latest("run", tenant=TENANT) == CHECKPOINT
+    assert (await claims.peek(["key"], tenant=TENANT))["key"] == claim
+    assert (await history.fetch(handle, tenant=TENANT))[0].text == "hello"
+
+
+async def test_an_engine_stays_its_owners(postgres_store_url):
+    engine = create_engine(postgres_store_url.replace("postgresql://", "postgresql+psycopg2://"), pool_size=3)
+    leases, checkpoints = PostgresLeaseStore(engine), PostgresCheckpointStore(engine)
+
+    lease = await leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=60)
+    await checkpoints.put(CHECKPOINT, fence=lease.fence)
+    for store in (leases, checkpoints):
+        await store.lifecycle.close()
+
+    with engine.connect() as connection:
+        assert connection.execute(select(schema_row.c.epoch)).scalar_one() == 0
+    engine.dispose()
+
+
+async def test_a_bundle_holds_no_more_connections_than_it_was_given(postgres_server, postgres_store_url):
+    """However much is asked of it at once; and none once it is closed."""
+    before = postgres_server.connections(postgres_store_url)
+    stores = open_sql(postgres_store_url, pool_size=3)
+
+    await asyncio.gather(*(stores.runs.get(f"run-{number}", tenant=TENANT) for number in range(50)))
+    assert 1 <= postgres_server.connections(postgres_store_url) - before <= 3
+    await stores.lifecycle.close()
+
+    assert postgres_server.connections(postgres_store_url) == before
+
+
+def test_a_bundle_is_used_from_any_loop_and_thread(sqlite_store_url):
+    stores = open_sql(sqlite_store_url)
+    failed = []
+
+    def use(number):
+        try:
+            for turn in range(5):
+                name = f"run-{number}-{turn}"
+                asyncio.run(stores.leases.acquire(name, tenant=TENANT, holder="one", ttl_seconds=60))
+        except Exception as error:  # noqa: BLE001 - told by the main thread
+            failed.append(error)
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    asyncio.run(stores.lifecycle.close())
+
+    assert failed == []
+
+
+@pytest.mark.parametrize(("now", "granted"), [(99.9, False), (100.0, True), (100.1, True)])
+@pytest.mark.parametrize("database", ["postgres_store_url", "sqlite_store_url"])
+def test_a_lease_is_lapsed_from_its_expiry_on(request, database, now, granted):
+    """L6: the very statement that decides, by a clock that stands still."""
+    url = request.getfixturevalue(database).replace("postgresql://", "postgresql+psycopg2://")
+    engine = create_engine(url)
+    grant = PerDialect(lambda insert: granting(insert, literal(now)))
+    with engine.connect() as connection:
+        row = {"tenant": TENANT, "run_id": "run", "fence": 7, "holding": "worker", "holder": "one"}
+        connection.execute(leases.insert().values(**row, expires_at=100.0, wait=0.0, live=False))
+
+        this = {"for_tenant": TENANT, "for_run": "run", "for_holder": "two", "ttl": 60.0}
+        answer = connection.execute(grant.on(connection), this).one_or_none()
+
+        assert answer == ((8, now + 60.0) if granted else None)
+        connection.rollback()
+    engine.dispose()
+
+
+async def test_fences_have_room_for_no_more_epochs_than_they_can_carry(sqlite_store_url):
+    """L2: 53 bits, which every JSON reader keeps exactly."""
+    engine = create_engine(sqlite_store_url)
+    with engine.begin() as connection:
+        connection.execute(schema_row.update().values(epoch=MAX_EPOCH))
+    engine.dispose()
+    stores = open_sql(sqlite_store_url)
+
+    with pytest.raises(ConfigurationError, match="no room"):
+        await stores.lifecycle.bump_epoch()
+    lease = await stores.leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=60)
+
+    assert lease.fence == (MAX_EPOCH << 40) + 1 < 2**53
+    await stores.lifecycle.close()

@@ -1,0 +1,148 @@
+"""Measures the fleet beside the bare Celery chain, in one run, on this machine.
+
+    python -m benchmarks.fleet [--rounds 3] [--chains 8] [--steps 25] [--only rates|commits|bytes|recovery …]
+
+Needs PostgreSQL and Redis installed; both are started for it, on loopback. Figures are medians of interleaved rounds.
+What they say is in docs/measurements.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+import psutil
+import redis
+import structlog
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import costs, rates, recovery
+from benchmarks.bed import POOLS, Servers, servers
+from benchmarks.rates import Load, Rate
+
+LENGTHS = (10, 1000)
+_PACKAGES = ("celery", "kombu", "redis", "SQLAlchemy", "psycopg2-binary", "pydantic")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, and print tables."""
+    chosen = _parse(arguments)
+    load = Load(chosen.rounds, chosen.chains, chosen.steps)
+    console = Console(width=110)
+    # A line for each step, in this process, would be measured too.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    parts: Mapping[str, Callable[[Servers], Table]] = {
+        "rates": lambda on: _rates(on, load),
+        "commits": _commits,
+        "bytes": _bytes,
+        "recovery": lambda on: _recovery(on, load.rounds),
+    }
+    with servers() as on:
+        console.print(_machine(on))
+        for name in chosen.only or parts:
+            console.print(parts[name](on))
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each measure (3)")
+    parser.add_argument("--chains", type=int, default=8, help="chains, or runs, side by side (8)")
+    parser.add_argument("--steps", type=int, default=25, help="tool calls of a run (25)")
+    parser.add_argument("--only", nargs="+", choices=["rates", "commits", "bytes", "recovery"], help="a part")
+    return parser.parse_args(arguments)
+
+
+def _machine(on: Servers) -> str:
+    installed = ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
+    server = on.postgres.execute("SHOW server_version")[0][0]
+    return (
+        f"{platform.system()} {platform.release()}, {psutil.cpu_count()} processors ({_processor()}), "
+        f"Python {platform.python_version()}, PostgreSQL {server} (fsync on), {_redis(on)}\n{installed}"
+    )
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _redis(on: Servers) -> str:
+    with redis.Redis.from_url(on.redis.url()) as client:
+        return f"Redis {client.info('server')['redis_version']} (keeps nothing)"
+
+
+def _rates(on: Servers, load: Load) -> Table:
+    rounds = rates.measure(on, load)
+    medians = {name: Rate.median_of(of) for name, of in rounds.items()}
+    pool = " ".join(POOLS["threads"])
+    title = f"One worker ({pool}), {load.chains} chains or runs side by side, medians of {load.rounds} rounds"
+    table = _table(title, "", "per second", "lowest - highest", "of bare", "worker CPU, ms", "writing transactions")
+    names = {
+        "bare": "hops of the bare chain",
+        "observed": "the same with Flower's events",
+        "look": "iterations, a read-only call",
+        "act": "iterations, an effectful call",
+    }
+    for key, name in names.items():
+        one, spread = medians[key], [of.per_second for of in rounds[key]]
+        table.add_row(
+            name,
+            f"{one.per_second:.0f}",
+            f"{min(spread):.0f} - {max(spread):.0f}",
+            f"{one.per_second / medians['bare'].per_second:.3f}",
+            f"{one.worker_ms:.2f}",
+            "-" if one.commits is None else f"{one.commits:.2f}",
+        )
+    return table
+
+
+def _commits(on: Servers) -> Table:
+    table = _table("Of one iteration, on the wire", "its turn", "commits", "round trips")
+    for name, asked in asyncio.run(costs.commits(on)).items():
+        table.add_row(name, str(asked.commits), str(asked.round_trips))
+    return table
+
+
+def _bytes(on: Servers) -> Table:
+    title = "Written by one iteration, by the length of its run's transcript (100 iterations each)"
+    table = _table(title, "its turn", "messages", "payload, bytes", "WAL, median", "mean", "CPU, ms", "wall, ms")
+    for turn in ("a read-only call", "an effectful call"):
+        written = asyncio.run(costs.bytes_written(on, turn=turn, lengths=LENGTHS, runs=10, each=10))
+        for length, one in written.items():
+            figures = (one.payload, one.wal_median, one.wal_mean)
+            times = (one.cpu_ms, one.wall_ms)
+            table.add_row(
+                turn, f"{length:,}", *(f"{size:,.0f}" for size in figures), *(f"{took:.1f}" for took in times)
+            )
+    return table
+
+
+def _recovery(on: Servers, rounds: int) -> Table:
+    title = f"From SIGKILL to the run's next take, in seconds, {rounds} rounds"
+    table = _table(title, "killed in a model call", "settings", "median", "each")
+    for name, times, measure in (
+        ("a whole worker (threads)", recovery.LAPSE, recovery.whole_workers),
+        ("a child (prefork)", recovery.NOTICE, recovery.lone_children),
+    ):
+        seconds = measure(on, rounds=rounds)
+        told = " ".join(f"{key.removeprefix('ADK_')}={value}" for key, value in times.items())
+        table.add_row(name, told, f"{median(seconds):.1f}", ", ".join(f"{one:.1f}" for one in seconds))
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left")
+    return table
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""How Celery's programs start, and what they say when they cannot."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.acceptance.fleet import PATIENCE
+from tests.architecture.packages import ROOT
+from tests.integration.fleet import CeleryFleet
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def fleet(tmp_path, redis_url, orphan_guard):
+    fleet = CeleryFleet(tmp_path, redis_url, orphan_guard)
+    yield fleet
+    fleet.close()
+
+
+def celery(fleet, *arguments, **environment):
+    """Run a program to its end; its exit code and all that it said."""
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "celery", "-A", "tasks.app", *arguments],
+        check=False,
+        cwd=ROOT,
+        env=fleet.environment(**environment),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+WORKER = ("worker", "-Q", "adk", "-P", "solo", "-l", "INFO")
+ALL_QUEUES = ("worker", "-P", "solo", "-l", "INFO")
+
+
+class TestAWorkerThatCanNeverWork:
+    """It says what is wrong in a sentence, and ends with a code that tells a supervisor not to try again."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "environment", "said"),
+        [
+            (WORKER, {"ADK_AGENTS": "tests.integration.broken_agents"}, "the price list is missing"),
+            (ALL_QUEUES, {"ADK_AGENTS": None}, "ADK_AGENTS is not set"),
+            (WORKER, {"ADK_STORE_URL": None}, "ADK_STORE_URL is not set"),
+            (WORKER, {"ADK_BROKER_URL": None}, "ADK_BROKER_URL is not set"),
+            (WORKER, {"ADK_STORE_URL": "memory://"}, "a store in memory"),
+            (("beat",), {"ADK_BROKER_URL": None}, "ADK_BROKER_URL is not set"),
+        ],
+    )
+    def test_says_why(self, fleet, arguments, environment, said):
+        fleet.make_store()
+        code, output = celery(fleet, *arguments, **environment)
+        assert (code, said in output, "Traceback" in output) == (78, True, False), output
+
+    def test_has_no_tables(self, fleet):
+        """Another schema is nothing that waiting would mend."""
+        code, output = celery(fleet, *WORKER)
+        assert (code, "adk db upgrade" in output, "Traceback" in output) == (78, True, False), output
+
+    def test_names_a_queue_that_is_not_there(self, fleet):
+        code, output = celery(fleet, "worker", "-Q", "adk.contrl", "-P", "solo")
+        assert code != 0
+        assert "adk.contrl" in output
+
+
+def test_a_worker_waits_for_a_store_that_is_away_and_says_so(fleet):
+    fleet.store_url = f"sqlite:///{fleet.folder}/later/runs.db"
+    worker = fleet.worker(ready=None)
+    wait_until(lambda: worker.log().count("store_away") >= 2, within=PATIENCE, what="the worker to wait")
+    (fleet.folder / "later").mkdir()
+    fleet.make_store()
+    wait_until(lambda: worker.says("ready."), within=PATIENCE, what="the worker to consume")
+
+
+def test_a_control_worker_needs_no_agents(fleet):
+    """It reaps whatever the others do: a module that does not import must not stop it."""
+    fleet.make_store()
+    fleet.worker(queues="adk.control", ADK_AGENTS="tests.integration.broken_agents")
+
+
+def test_importing_the_app_reads_nothing():
+    program = "from tasks.app import app; print(app.main, app.configured)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], check=False, cwd=ROOT, env={}, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (ran.stdout.split(), ran.stderr) == (["adk", "False"], "")
+
+
+def test_a_deployment_s_own_settings_stand_in_celeryconfig(fleet):
+    fleet.make_store()
+    (fleet.folder / "mine.py").write_text(
+        "from celeryconfig import *\n\nworker_log_format = 'MINE %(message)s'\n", encoding="utf-8"
+    )
+    path = f"{ROOT}:{fleet.folder}"
+    worker = fleet.celery(
+        "--config", "mine", *WORKER, "--without-mingle", name="worker", ready="ready.", PYTHONPATH=path
+    )
+    assert worker.says("MINE event=agents_loaded")

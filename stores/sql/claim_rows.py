@@ -17,7 +17,7 @@ from adk_worker.transitions import FleetPolicy, Phase, Verdict
 from stores.sql import journal
 from stores.sql.dialects import PerDialect
 from stores.sql.locks import LockedRun
-from stores.sql.rows import claim_columns, claim_of
+from stores.sql.rows import claim_columns, claim_of, is_name
 from stores.sql.schema import checkpoints, claims
 
 _KEYS: Final = (claims.c.tenant == bindparam("for_tenant")) & claims.c.key.in_(bindparam("for_keys", expanding=True))
@@ -58,8 +58,9 @@ class StoredClaim:
 
 
 def read(tx: Connection, tenant: str, keys: Iterable[str]) -> dict[str, Claim]:
-    """The claims that stand on ``keys``; only reads."""
-    rows = tx.execute(_READ, {"for_tenant": tenant, "for_keys": sorted(set(keys))}).mappings()
+    """The claims that stand on ``keys``; only reads. No claim stands on what is no key."""
+    possible = sorted(key for key in set(keys) if is_name(key))
+    rows = tx.execute(_READ, {"for_tenant": tenant, "for_keys": possible}).mappings()
     return {row["key"]: claim_of(row) for row in rows}
 
 

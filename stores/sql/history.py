@@ -14,6 +14,7 @@ from adk_worker.names import check_name, check_run
 from stores.sql.checkpoints import accept_fence
 from stores.sql.database import Database
 from stores.sql.dialects import PerDialect
+from stores.sql.rows import HIGHEST, is_name
 from stores.sql.schema import messages as rows
 
 _OF_RUN = (rows.c.tenant == bindparam("for_tenant")) & (rows.c.run_id == bindparam("for_run"))
@@ -22,10 +23,8 @@ _ENDS_AT = _OF_RUN & (rows.c.end_count == bindparam("for_count"))
 _READ: Final = select(
     rows.c.end_count, rows.c.end_digest, rows.c.start_count, rows.c.start_digest, rows.c.payload
 ).where(_OF_RUN)
-_NEWEST: Final = (
-    select(rows.c.end_digest).where(_ENDS_AT).order_by(rows.c.number.desc(), rows.c.end_digest.desc()).limit(1)
-)
-_IS_THERE: Final = select(rows.c.number).where(_ENDS_AT, rows.c.end_digest == bindparam("for_digest"))
+# What ends there: one digest, or a few where a superseded worker has left some. The newest one comes last.
+_ENDS: Final = select(rows.c.end_digest).where(_ENDS_AT).order_by(rows.c.number, rows.c.end_digest)
 _APPEND: Final = PerDialect(
     lambda insert: (
         insert(rows)
@@ -70,6 +69,8 @@ class SqlHistoryStore:
     async def fetch(self, handle: str, *, tenant: str) -> tuple[Message, ...] | None:
         check_name(tenant, what="tenant")
         wanted = Handle.parse(handle)
+        if wanted.count > 0 and not is_name(wanted.run_id):
+            return None
         # All of it in the store's thread: a long transcript takes tens of milliseconds to check and to validate, in
         # which the event loop has the steps of other runs to attend to.
         return await self._database.read(lambda tx: fetch(tx, tenant, wanted))
@@ -111,17 +112,17 @@ def _locate(tx: Connection, tenant: str, run_id: str, *, start: int, after: str 
 
     :raises HistoryUnavailableError: nothing that is stored ends there.
     """
-    this = {"for_tenant": tenant, "for_run": run_id, "for_count": start}
+    this = {"for_tenant": tenant, "for_run": run_id, "for_count": min(start, HIGHEST)}
     if after is not None:
         named = Handle.parse(after)
         if named.run_id != run_id or named.count != start:
             raise HistoryUnavailableError(handle=after, reason=f"it does not end at message {start} of this run")
-        if named != Handle.empty(run_id) and not tx.execute(_IS_THERE, {**this, "for_digest": named.digest}).first():
+        if named != Handle.empty(run_id) and named.digest not in tx.execute(_ENDS, this).scalars().all():
             raise HistoryUnavailableError(handle=after, reason=f"the segment that ends at message {start} is gone")
         return named
     if start == 0:
         return Handle.empty(run_id)
-    digest = tx.execute(_NEWEST, this).scalar_one_or_none()
-    if digest is None:
+    ends = tx.execute(_ENDS, this).scalars().all()
+    if not ends:
         raise HistoryUnavailableError(handle=f"{run_id!r}, message {start}", reason="nothing is stored up to there")
-    return Handle(run_id, start, digest)
+    return Handle(run_id, start, ends[-1])

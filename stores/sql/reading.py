@@ -11,7 +11,7 @@ from adk_worker.errors import InvalidNameError
 from adk_worker.runs import Event, Run, RunFilter, RunStatus
 from adk_worker.transitions import Holding, Phase
 from stores.sql.locks import LEASE_COLUMNS, RUN_AND_LEASE
-from stores.sql.rows import event_of, run_of
+from stores.sql.rows import HIGHEST, event_of, run_of
 from stores.sql.schema import ATTENTION, OPEN, events, leases, runs
 
 _RUNS: Final = select(runs, *LEASE_COLUMNS).select_from(RUN_AND_LEASE)
@@ -41,7 +41,7 @@ def get(tx: Connection, tenant: str, run_id: str) -> Run | None:
 
 def events_of(tx: Connection, tenant: str, run_id: str, *, after: int, limit: int) -> Sequence[Event]:
     """See :meth:`adk_worker.runs.RunStore.events`."""
-    this = {"for_tenant": tenant, "for_run": run_id, "after": after, "at_most": limit}
+    this = {"for_tenant": tenant, "for_run": run_id, "after": min(after, HIGHEST), "at_most": limit}
     return [event_of(row) for row in tx.execute(_EVENTS, this).mappings()]
 
 
@@ -71,7 +71,7 @@ def cursor(after: str | None) -> int | None:
     if not (after.isascii() and after.isdigit()):
         raise InvalidNameError(what="page's cursor", reason="it is none that a listing gave")
     # Larger numbers than a column's are behind everything that is there.
-    return min(int(after), 2**63 - 1)
+    return min(int(after), HIGHEST)
 
 
 def _conditions(where: RunFilter) -> list[ColumnElement[bool]]:

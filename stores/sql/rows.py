@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from adk_worker.errors import InvalidNameError
 from adk_worker.idempotency import Claim, ClaimState
 from adk_worker.lease import QUEUE, RunLease
 from adk_worker.messages import Usage
+from adk_worker.names import check_name
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Event, Run, RunStatus
 from adk_worker.transitions import Attention, Holding, LeaseState, Phase, State
 
+HIGHEST: Final = 2**63 - 1
+"""The highest number that a column holds."""
+
 Columns = Mapping[Any, Any]
 """A row, by the names of its columns."""
+
+
+def is_name(value: str) -> bool:
+    """Whether a row may be named so. What is not, a NUL in it above all, must not even be asked for."""
+    try:
+        check_name(value, what="name")
+    except InvalidNameError:
+        return False
+    return True
 
 
 def lease_state(row: Columns) -> LeaseState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlalchemy import Connection
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session
 
 from adk_worker import submission
 from adk_worker.errors import ConfigurationError
@@ -181,11 +181,11 @@ class SqlRunStore:
 
 def _joined(connection: object, dialect: str) -> Connection:
     """The caller's connection, if it is one that can be joined."""
-    tx = connection.connection() if isinstance(connection, Session) else connection
+    tx = connection.connection() if isinstance(connection, Session | scoped_session) else connection
     if not isinstance(tx, Connection):
         raise ConfigurationError(
-            f"submit(connection=…) joins a sqlalchemy.Connection or a sqlalchemy.orm.Session, not {type(tx).__name__}; "
-            "of an async one give what it has as sync_connection or sync_session, inside its run_sync."
+            f"submit(connection=…) joins a sqlalchemy.Connection or a sqlalchemy.orm.Session, not {type(tx).__name__}. "
+            "Where there is an async one alone, submit without a connection once its transaction has been committed."
         )
     if tx.dialect.name != dialect:
         raise ConfigurationError(

@@ -25,6 +25,7 @@ from adk_worker.runs import RunStatus
 from adk_worker.transitions import Then, Verdict
 from stores.sql import SqlOptions, advancing, open_sql
 from stores.sql.database import Database
+from stores.sql.locks import lock_lease
 from tests.waiting import eventually
 
 TENANT = "acme"
@@ -345,6 +346,31 @@ async def test_no_fence_of_an_older_epoch_is_given_once_the_epoch_has_risen(open
 
     assert await bumping == 1
     assert (await taking).lease.fence == (1 << 40) + 1
+
+
+async def test_of_two_that_wait_for_each_other_one_begins_again(opened, postgres_store_url):
+    """The database ends a deadlock by rolling one back whole, so that one can be done again."""
+    stores = opened(postgres_store_url)
+    for name in ("one", "two"):
+        await stores.leases.acquire(name, tenant=TENANT, holder="somebody", ttl_seconds=LONG)
+    database = Database(postgres_store_url, SqlOptions())
+    both = threading.Barrier(2)
+    begun = []
+
+    def locking(*names):
+        def work(tx):
+            begun.append(names)
+            lock_lease(tx, TENANT, names[0])
+            if len(begun) <= 2:
+                both.wait(30)
+            lock_lease(tx, TENANT, names[1])
+            return names
+
+        return database.write(work)
+
+    assert await asyncio.gather(locking("one", "two"), locking("two", "one")) == [("one", "two"), ("two", "one")]
+    assert len(begun) == 3
+    await database.close()
 
 
 async def test_a_cancelled_caller_stops_no_commit(driver, postgres_proxy):

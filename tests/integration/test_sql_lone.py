@@ -9,8 +9,10 @@ import pytest
 from sqlalchemy import create_engine, literal, select
 
 from adk_worker.checkpoint import Checkpoint
-from adk_worker.errors import ConfigurationError
+from adk_worker.errors import ConfigurationError, HistoryUnavailableError
+from adk_worker.history import Handle
 from adk_worker.messages import Message
+from adk_worker.runs import RunFilter
 from adk_worker.transitions import MAX_EPOCH
 from stores.sql import (
     PostgresCheckpointStore,
@@ -140,4 +142,24 @@ async def test_fences_have_room_for_no_more_epochs_than_they_can_carry(sqlite_st
     lease = await stores.leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=60)
 
     assert lease.fence == (MAX_EPOCH << 40) + 1 < 2**53
+    await stores.lifecycle.close()
+
+
+@pytest.mark.parametrize("database", ["postgres_store_url", "sqlite_store_url"])
+async def test_what_no_row_can_be_named_is_not_there(request, database):
+    """T1: a handle or a key of somebody's making is answered, not passed on to a driver that cannot carry it."""
+    stores = open_sql(request.getfixturevalue(database))
+    run_id = "a\x00b"
+    forged = str(Handle(run_id, 1, "0" * 32))
+    gone = Handle("run", 1, "0" * 32)
+
+    assert await stores.history.fetch(forged, tenant=TENANT) is None
+    assert await stores.idempotency.peek([run_id, "x" * 600, "\ud800"], tenant=TENANT) == dict.fromkeys(
+        [run_id, "x" * 600, "\ud800"]
+    )
+    for after, start in ((str(gone), 1), (None, 2**70)):
+        with pytest.raises(HistoryUnavailableError):
+            await stores.history.append("run", tenant=TENANT, start=start, messages=[Message.user("hi")], after=after)
+    assert await stores.runs.events("run", tenant=TENANT, after=2**70) == []
+    assert await stores.runs.list(RunFilter(), limit=1, after=str(2**70)) == ([], None)
     await stores.lifecycle.close()

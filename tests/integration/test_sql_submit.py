@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, Text, create_engine, insert, select
 from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from adk_worker.conformance.runs.driver import PATIENT, Driver
 from adk_worker.errors import ConfigurationError, RunExistsError, SchemaVersionError
@@ -83,6 +83,17 @@ async def test_a_session_can_be_joined(stores, app):
     with Session(app) as session, session.begin():
         session.execute(insert(orders).values(item="a flight"))
         await stores.runs.submit(NEW, policy=PATIENT, connection=session)
+
+    assert await stores.runs.get("run", tenant=TENANT) is not None
+
+
+async def test_a_session_of_a_thread_can_be_joined(stores, app):
+    """What the extensions of web frameworks hand out."""
+    session = scoped_session(sessionmaker(app))
+    session.execute(insert(orders).values(item="a flight"))
+    await stores.runs.submit(NEW, policy=PATIENT, connection=session)
+    session.commit()
+    session.remove()
 
     assert await stores.runs.get("run", tenant=TENANT) is not None
 

@@ -9,7 +9,7 @@ from adk_worker.lease import RunLease
 from adk_worker.memory import claims, journal
 from adk_worker.memory.data import MemoryData, RunKey, as_run_lease, stale
 from adk_worker.runs import Committed, NewEvent
-from adk_worker.transitions import Holding, Moved, Phase, State, StoreTime, Verdict
+from adk_worker.transitions import Holding, Moved, State, StoreTime, Verdict
 
 
 def state_under(data: MemoryData, lease: RunLease) -> tuple[RunKey, State]:
@@ -38,7 +38,7 @@ def committed(data: MemoryData, key: RunKey, lease: RunLease, verdict: Verdict) 
     """What a write came to, by the rows as they stand now."""
     state = journal.state_of(data, key)
     held = as_run_lease(key, state.lease) if state.lease.held_under(lease.fence) else None
-    queued = state.phase is Phase.LIVE and state.lease.holding is Holding.QUEUE
+    queued = state.lease.holding is Holding.QUEUE  # which a live run's alone ever is
     return Committed(verdict, held, state.lease.fence if queued else None)
 
 

@@ -48,6 +48,9 @@ POOLS: Mapping[str, Sequence[str]] = {
 }
 
 
+ALONE: Sequence[str] = ("--without-gossip", "--without-mingle")
+"""Workers that do not wait for a second to hear of each other as they start."""
+
 _BOUNDARIES = frozenset({"after_model_call", "after_tool_result", "before_approval", "completed"})
 
 
@@ -185,7 +188,7 @@ class FleetUnderTest:
 
     def worker(self, name: str, *, pool: str = "threads", slots: int | None = None, **environment: str) -> Process:
         """Start a worker, and return once it consumes. ``slots`` is how many tasks it carries out at once."""
-        arguments = ["worker", "-Q", "adk", "-n", f"{name}@%h", "-l", "INFO", *POOLS[pool]]
+        arguments = ["worker", "-Q", "adk", "-n", f"{name}@%h", "-l", "INFO", *ALONE, *POOLS[pool]]
         if slots is not None:
             arguments += ["--concurrency", str(slots)]
         return self.celery(name, *arguments, ready=f"{name}@", **environment)
@@ -193,7 +196,20 @@ class FleetUnderTest:
     def backstage(self) -> None:
         """Start what reaps: beat, and a worker of the control queue."""
         self.celery("beat", "beat", "-l", "INFO", "-s", str(self.folder / "beat-schedule"), "--pidfile", "")
-        arguments = ("worker", "-Q", "adk.control", "-n", "control@%h", "-c", "1", "-P", "threads", "-l", "INFO")
+        arguments = (
+            "worker",
+            "-Q",
+            "adk.control",
+            "-n",
+            "control@%h",
+            "-c",
+            "1",
+            "-P",
+            "threads",
+            "-l",
+            "INFO",
+            *ALONE,
+        )
         self.celery("control", *arguments, ready="control@")
 
     def close(self) -> None:

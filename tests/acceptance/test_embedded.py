@@ -1,0 +1,114 @@
+"""The embedded default, SQLite and the loopback broker, with real workers: it survives what the big one survives."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from stores.sql.migrate import upgrade
+from tests.acceptance import scenarios
+from tests.acceptance.conftest import MakeFleet
+from tests.acceptance.fleet import PATIENCE, POOLS, SHORT, FleetUnderTest, Process
+from tests.servers.daemon import free_port
+from tests.travel import ROOT, TravelService
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+class Broker:
+    """The loopback broker's process, which a test may kill and start again on its port."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = free_port()
+        self._process: Process | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self._port}/0"
+
+    def start(self) -> None:
+        ready = self._folder / "broker.ready"
+        ready.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "tasks.embedded", "--port", str(self._port), "--ready-file", str(ready)]
+        self._process = Process(
+            "broker", command, log=self._folder / "broker.log", environment={"PYTHONPATH": str(ROOT)}
+        )
+        wait_until(ready.exists, within=PATIENCE, what="the broker to listen")
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    broker = Broker(tmp_path)
+    broker.start()
+    yield broker
+    broker.kill()
+
+
+@pytest.fixture
+def embedded(tmp_path: Path, broker: Broker, travel: TravelService, orphan_guard) -> Iterator[MakeFleet]:
+    with ExitStack() as stack:
+
+        def make(*, times=SHORT, patience=PATIENCE) -> FleetUnderTest:
+            store_url = f"sqlite:///{tmp_path / 'adk.db'}"
+            upgrade(store_url)
+            fleet = FleetUnderTest(
+                tmp_path,
+                store_url=store_url,
+                broker_url=broker.url,
+                travel=travel,
+                guard=orphan_guard,
+                times=times,
+                patience=patience,
+            )
+            stack.callback(fleet.close)
+            fleet.backstage()
+            return fleet
+
+        yield make
+
+
+@pytest.mark.parametrize("pool", list(POOLS))
+def test_a_kill_in_a_model_call(embedded, pool):
+    """The frontier before it is carried on; no call of a tool is repeated."""
+    scenarios.killed_in_a_model_call(embedded(), pool=pool)
+
+
+@pytest.mark.parametrize("pool", list(POOLS))
+def test_a_kill_between_effect_and_record(embedded, pool):
+    """I2, I7: the probe finds the booking."""
+    scenarios.killed_between_effect_and_record(embedded(), pool=pool)
+
+
+def test_a_kill_between_intent_and_effect(embedded):
+    """I2, I7: the probe bars the key."""
+    scenarios.killed_between_intent_and_effect(embedded(), pool="threads")
+
+
+def test_a_pause_past_the_lease(embedded):
+    """F1, F4: the late outcome heals the run."""
+    scenarios.paused_past_its_lease(embedded(), pool="threads")
+
+
+def test_the_brokers_death_loses_nothing_but_time(embedded, broker: Broker):
+    """Its messages are gone with it; the reaper publishes them again from the store."""
+    fleet = embedded()
+    held = fleet.travel.hold("hold", at="before_answer", times=None)
+    fleet.worker("worker")
+    names = [f"embedded-{number}" for number in range(3)]
+    for name in names:
+        fleet.submit(name)
+    held.wait(at_least=len(names), within=PATIENCE)
+    broker.kill()
+    held.release()
+    broker.start()
+    fleet.done_once(*names)

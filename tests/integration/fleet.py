@@ -52,8 +52,11 @@ class CeleryFleet:
         }
         return kept | {name: value for name, value in ours.items() if value is not None}
 
-    def celery(self, *arguments, name="celery", ready=None, **environment):
-        command = [sys.executable, "-m", "celery", "-A", "tasks.app", *arguments]
+    def celery(self, *arguments, **how):
+        return self.program("celery", "-A", "tasks.app", *arguments, **how)
+
+    def program(self, module, *arguments, name="celery", ready=None, **environment):
+        command = [sys.executable, "-m", module, *arguments]
         log = self.folder / f"{name}.log"
         program = Process(name, command, log=log, environment=self.environment(**environment))
         self._programs.append(program)
@@ -100,6 +103,16 @@ class CeleryFleet:
         if published:
             self.publish(message)
         return message
+
+    def lapse(self, run_id):
+        """Have the queue's lease lapse at once, as it does when nobody takes the message in time."""
+
+        async def lapse(stores):
+            run = await stores.runs.get(run_id, tenant="acme")
+            taken = await stores.runs.take(run_id, tenant="acme", ticket=run.fence, holder="test", ttl_seconds=60)
+            await stores.leases.release(taken.lease)
+
+        self.with_stores(lapse)
 
     def publish(self, *messages):
         async def run():

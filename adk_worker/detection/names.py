@@ -26,7 +26,8 @@ _LONGEST: Final = 96
 
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
-_PASSWORDS: Final = ("password", "passwd", "passphrase", "pwd")
+_PASSWORDS: Final = ("password", "passwd", "passphrase", "pwd", "passwort", "kennwort")
+_SHORT_PASSWORD: Final = re.compile(r"(?i)(?:^|[_.\s-])pw$")
 _REPEATED: Final = frozenset({"again", "confirm", "confirmation", "repeat"})
 _SHELLS_FOLDER: Final = frozenset({"PWD", "OLDPWD"})
 
@@ -73,7 +74,7 @@ def named_by(name: str) -> Named | None:
     if not parts or (len(parts) == 2 and parts[0] in _ABOUT):  # noqa: PLR2004 - the modifier and what it is about
         return None
     *before, last = parts
-    if _is_password(before, last):
+    if _is_password(before, last) or _SHORT_PASSWORD.search(name):
         return None if name.strip("-") in _SHELLS_FOLDER else Named.PASSWORD
     return Named.TOKEN if _is_token(before, last) else None
 

@@ -38,7 +38,19 @@ from adk_worker.detection.values import (
     stands_in,
 )
 
-_HINTS: Final = ("pass", "pwd", "token", "secret", "key", "authorization", "bearer", "credential", "jwt")
+_HINTS: Final = (
+    "pass",
+    "pwd",
+    "token",
+    "secret",
+    "key",
+    "authorization",
+    "bearer",
+    "credential",
+    "jwt",
+    "kennwort",
+    "pw",
+)
 
 
 _LONGEST_OTHER: Final = 256
@@ -55,6 +67,9 @@ class _Context(Enum):
     FLAG = auto()
 
 
+_NO_WORD: Final = 12
+"""So many letters right behind an equals sign are rather a token than a word."""
+
 _SHORTEST_QUOTED_TOKEN: Final = 3
 _SHORTEST_TOKEN: Final = {
     _Context.ASSIGNED: 6,
@@ -68,21 +83,23 @@ _SHORTEST_TOKEN: Final = {
 # A name of one or two words, and what ties it to a value. `==`, `::` and `://` tie nothing.
 _TIE: Final = re.compile(
     r"""
-    (?:(?<![\w.\\-])|(?<=\\[nrt]))(?P<name>-*+(?:[A-Za-z]++[ ])?[A-Za-z_][\w.-]*+)
-    (?P<close>[\\"'`*]*+)\??(?P<before>[ \t]*+)
+    (?:(?<![\w.\\-])|(?<=\\[nrt]))(?P<name>-*+(?:[A-Za-z]++[ ])?(?!is\b)[A-Za-z_][\w.-]*+)
+    (?P<close>[\\"'`*]*+)(?:[ ]\([^()\n]{1,40}\)|\?)?(?P<before>[ \t]*+)
     (?:(?P<assigns>:=|=>|=(?!=|~[\s/]))|(?P<states>->|:(?![:/]))[*]*+|(?P<says>(?<=[ \t])is:?(?=[ \t])))
     (?P<after>[ \t]*+)
     """,
     re.VERBOSE | re.ASCII,
 )
 
-# A value in quotes (also in escaped ones: JSON within JSON), or as far as white space, a quote, or the next pair.
+# A value in quotes (also in escaped ones: JSON within JSON), or cut off with the text; else as far as white space, a
+# quote, or the next pair.
 _VALUE: Final = re.compile(
     r"""
       [fbrFBR]{0,2}"(?P<double>[^"\\\n]*+(?:\\.[^"\\\n]*+)*)"
     | [fbrFBR]{0,2}'(?P<single>[^'\\\n]*+(?:\\.[^'\\\n]*+)*)'(?!\w)
     | \\++"(?P<escaped>[^"\\\n]*+(?:\\++(?!")[^"\\\n]*+)*)\\++"
     | `(?P<ticked>[^`\n]*+)`
+    | \\*+["'](?P<torn>[^"'\\\n]++)\Z
     | (?P<bare>[^\s"'`,;&<>\\\ue000]++
         (?:[,;&\\](?![\s"'`,;&<>\\\ue000]|[nrt]|$|[\w.-]{1,40}[=:])[^\s"'`,;&<>\\\ue000]*+)*)
     """,
@@ -99,6 +116,12 @@ _ENDS: Final = re.compile(
 _LINE_BEGINS: Final = re.compile(r"(?:^|\n|\\[nr])[ \t]*$")
 
 _FLAG: Final = re.compile(r"(?:(?<![\w-])|(?<=\\[nrt]))--?(?P<name>[A-Za-z_][\w.-]*+)[ \t]++(?=[^\s-])", re.ASCII)
+# `name="DB_PASSWORD" value="…"`, in XML, HTML, JSON and YAML.
+_NAMED_BESIDE: Final = re.compile(
+    r"""\b(?:name|key|id)[\\"']{0,4}\s{0,2}[:=]\s{0,2}[\\"']{0,4}(?P<name>[\w.-]{1,64})[\\"']{0,4}(?:,\s{0,40}|\s{1,40})"""
+    r"""[\\"']{0,4}value[\\"']{0,4}\s{0,2}[:=]\s{0,2}[\\"']{0,4}(?P<secret>[^\s"'\\,}\ue000][^"'\\\n\ue000]{0,400})""",
+    re.ASCII,
+)
 _ELEMENT: Final = re.compile(
     r"<(?P<name>[A-Za-z_][\w:.-]{0,63})(?:\s[^<>]{0,200})?>(?P<secret>[^<>\s][^<>\n]{0,500})</", re.ASCII
 )
@@ -163,7 +186,7 @@ def _bare(
     start = value.start("bare")
     alone = _ENDS.match(value.string, start + len(text)) is not None
     if named is Named.TOKEN:
-        counts = _is_token(text, context, alone=alone)
+        counts = constant or _is_token(text, context, alone=alone)
     else:
         counts = _is_password(text, context, alone=alone, leads=leads)
     return (start, start + len(text)) if counts else None
@@ -182,6 +205,8 @@ def _is_password(text: str, context: _Context, *, alone: bool, leads: bool) -> b
 
 
 def _is_token(text: str, context: _Context, *, alone: bool) -> bool:
+    if context is _Context.ASSIGNED and text.isalpha() and len(text) >= _NO_WORD:
+        return True
     if is_word(text) or is_email(text) or is_technical(text):
         return False
     if is_number(text):
@@ -196,6 +221,11 @@ def _flagged(match: re.Match[str]) -> tuple[int, int] | None:
     if named is None or value is None:
         return None
     return _quoted(value, named, field=False) if value["bare"] is None else _bare(value, named, _Context.FLAG)
+
+
+def _named_beside(match: re.Match[str]) -> tuple[int, int] | None:
+    named = named_by(match["name"])
+    return None if named is None or stands_in(match["secret"]) else match.span("secret")
 
 
 def _element(match: re.Match[str]) -> tuple[int, int] | None:
@@ -217,6 +247,7 @@ def _curl(match: re.Match[str]) -> tuple[int, int] | None:
 PAIRS: Final[tuple[Rule, ...]] = (
     Rule("pair", _TIE, _HINTS, locate=_tied),
     Rule("flag", _FLAG, _HINTS, locate=_flagged),
+    Rule("named beside", _NAMED_BESIDE, _HINTS, locate=_named_beside, resume="name"),
     Rule("element", _ELEMENT, _HINTS, locate=_element, resume="name"),
     Rule("netrc", _NETRC, ("machine ", "default login"), locate=_login),
     Rule("curl", _CURL, ("curl",), locate=_curl),

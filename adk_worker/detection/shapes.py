@@ -53,7 +53,7 @@ _VENDORS: Final = (
     _vendor("huggingface", r"(?:hf|api_org)_[A-Za-z0-9]{30,}+", "hf_", "api_org_"),
     _vendor(
         "github",
-        r"(?:gh[oprsu]_[A-Za-z0-9]{30,}+|github_pat_\w{40,}+)",
+        r"(?:gh[oprsu]_\w{30,}+|github_pat_\w{40,}+)",
         "gho_",
         "ghp_",
         "ghr_",
@@ -167,6 +167,12 @@ _VENDORS: Final = (
     ),
     _vendor(
         "aws", r"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])", "a3t", "akia", "asia", "abia", "acca"
+    ),
+    _vendor(
+        "aws secret",
+        r"A[A-Z0-9]{19}[\"']?[\s:,|/]{1,4}[\"']?(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
+        "akia",
+        "asia",
     ),
     _vendor("alibaba, tencent", r"(?:LTAI[A-Za-z0-9]{12,24}|AKID[A-Za-z0-9]{32})(?![A-Za-z0-9])", "ltai", "akid"),
     _vendor(

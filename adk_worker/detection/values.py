@@ -21,7 +21,7 @@ _STAND_IN: Final = re.compile(
     | [^\w\s{%]*(?:(?:\{[^{}"']*\}|%(?:\(\w+\))?[sdr])[^\w\s{%]*)+   # format strings
     | %[A-Za-z_]+% | \$[A-Z_][A-Z0-9_]* | \$[a-z_]+ | \$\d
     | !(?i:vault|secret|ref|sub|env|reference|getatt|include|importvalue|encrypted)\S*   # YAML's tags
-    | (?i:basic|bearer|digest|negotiate|token)\ *
+    | (?i:basic|bearer|digest|negotiate|token|aws4-hmac-sha256)\ *
     | (?i:your|insert|example)[-_\ ].*
     | (?i:your(?:api|secret|access|auth)?(?:key|token|password|secret)).*
     | (?i:none|null|nil|true|false|yes|no|on|off|undefined|nan|n/a|tbd|todo|unset|empty|void|str|string)
@@ -106,9 +106,14 @@ def is_reference(value: str) -> bool:
     """Whether ``value`` reads as code that gets the secret from elsewhere: ``self.s3_token``, ``getpass()``."""
     if len(value) > _LONGEST_STAND_IN:
         return False
-    return _REFERENCE.fullmatch(value) is not None or (
-        _NAME.fullmatch(value) is not None and named_by(value) is not None
-    )
+    if _REFERENCE.fullmatch(value) is not None:
+        return True
+    return _NAME.fullmatch(value) is not None and _reads_as_name(value)
+
+
+def _reads_as_name(value: str) -> bool:
+    # Random characters may happen to end like the name of a secret; names have few digits.
+    return named_by(value) is not None and sum(map(str.isdigit, value)) <= 2  # noqa: PLR2004
 
 
 def is_number(value: str) -> bool:

@@ -62,6 +62,18 @@ HARD = [
     ("<password>a b</password>", "<password>…</password>"),
     ("spring.datasource.password=x1", "spring.datasource.password=…"),
     ("password=[x]y", "password=…"),
+    ("my password is: Hunter22", "my password is: …"),
+    ("Password (temporary): Abc12345", "Password (temporary): …"),
+    ("{'user': 'bob', 'password': 'hunter2 an", "{'user': 'bob', 'password': '…"),
+    ('{\\"password\\": \\"hun', '{\\"password\\": \\"…'),
+    ("API_KEY=changeit", "API_KEY=…"),
+    ("token=abcdefghijklmnop", "token=…"),
+    ('<add key="Password" value="a b"/>', '<add key="Password" value="…"/>'),
+    ('[{"name":"API_TOKEN","value":"a b"}]', '[{"name":"API_TOKEN","value":"…"}]'),
+    (
+        "- name: DB_PASSWORD\n  value: yz\n- name: A\n  value: b",
+        "- name: DB_PASSWORD\n  value: …\n- name: A\n  value: b",
+    ),
     # URLs.
     ("postgres://u:p@ss@h/db", "postgres://u:…@h/db"),
     ("amqp://u:a/b+c=@h//", "amqp://u:…@h//"),
@@ -80,6 +92,7 @@ HARD = [
     ("https://api.telegram.org/bot123456789:AA" + "x1" * 17 + "/getMe", "https://api.telegram.org/bot…/getMe"),
     ("https://hooks.slack.com/services/T0000000/B0000000/" + "x1" * 12, "https://hooks.slack.com/services/…"),
     ("?sv=2024&sig=" + "a%2B" * 12, "?sv=2024&sig=…"),
+    ("AKIA" + "ABCDEFGH23456723," + "Ab1/" * 10, "…,…"),
     ("aws_access_key_id = AKIA" + "ABCDEFGH23456723", "aws_access_key_id = …"),
     # Private keys: whole, torn, in one line, with headers, in source code.
     (f"{BEGIN}\n{LINE}\n{END}\nmore".replace("{}", "RSA PRIVATE"), "…\nmore"),
@@ -176,6 +189,8 @@ MEGABYTE = 1_000_000
         SK + "ant-",
         "xoxb-",
         "machine login a password b",
+        'password name="a" ',
+        "password (a",
         "p\n",
     ],
 )

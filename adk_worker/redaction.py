@@ -19,9 +19,12 @@ both read the same.
 like any other, and its number is passed over from then on: no secret is ever given a number that a text has used. That
 also holds for outcomes that another process masked, provided that they pass through the masker when they come back in.
 
-**Limits.** What neither looks like a secret nor is named as one is not found: a password in mid-sentence, and a secret
-that is repeated elsewhere without its name. Neither are session cookies, signatures of presigned URLs, one-time codes.
-``benchmarks/redaction_corpus.py`` measures misses and false positives.
+**Limits.** What neither looks like a secret nor is named as one is not found: a password in mid-sentence or behind a
+short option (``-p``), a passphrase of several words without quotes, a value on the line after its name, a vendor's key
+glued to a word, a secret repeated elsewhere without its name. Names are English ones. Session cookies, signatures of
+presigned URLs and one-time codes are not masked. The other way round, a tool's argument called ``token`` counts as a
+secret: one for paging is better called ``page_token``. ``benchmarks/redaction_corpus.py`` measures misses and false
+positives.
 """
 
 from __future__ import annotations

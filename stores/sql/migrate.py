@@ -20,7 +20,7 @@ from alembic.util.exc import CommandError
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-import adk_worker
+from adk_worker import errors
 from adk_worker.errors import ConfigurationError
 from adk_worker.urls import without_secrets
 from stores.sql.failures import translated
@@ -106,8 +106,9 @@ def script_location() -> Path:
 
     :raises ConfigurationError: they are in neither place.
     """
-    installed = Path(adk_worker.__file__).parent / "_migrations"
-    checkout = Path(adk_worker.__file__).parent.parent / "alembic"
+    kit = Path(errors.__file__).parent
+    installed = kit / "_migrations"
+    checkout = kit.parent / "alembic"
     for place in (installed, checkout):
         if (place / "env.py").is_file():
             return place

@@ -274,7 +274,7 @@ def test_the_migrations_are_found_where_an_installation_has_them(tmp_path, monke
     package = tmp_path / "adk_worker"
     (package / "_migrations").mkdir(parents=True)
     (package / "_migrations" / "env.py").touch()
-    monkeypatch.setattr("adk_worker.__file__", str(package / "__init__.py"))
+    monkeypatch.setattr("adk_worker.errors.__file__", str(package / "errors.py"))
 
     assert migrate.script_location() == package / "_migrations"
 

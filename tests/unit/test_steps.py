@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,13 +14,13 @@ from adk_worker import turn
 from adk_worker.errors import CommitUnknownError, StoreUnavailableError
 from adk_worker.idempotency import call_digest, call_key
 from adk_worker.interruption import Cause
+from adk_worker.memory import MemoryData, memory_stores
 from adk_worker.outcomes import OutcomeKind
 from adk_worker.registry import Registry
 from adk_worker.runs import Dispatch, NewRun, RunStatus
 from adk_worker.steps import StepEnd, Stepper
 from adk_worker.tool import tool
 from adk_worker.transitions import Attention, FleetPolicy
-from adk_worker.memory import MemoryData, memory_stores
 from tests.unit.far_side import FarSide, agent_with
 from tests.waiting import eventually
 
@@ -41,10 +42,12 @@ class Watch:
 
     def __init__(self):
         self.entered = {}
+        self.since = {}
         self.left = []
 
-    def enter(self, lease, interruption):
+    def enter(self, lease, interruption, *, since):
         self.entered[lease.fence] = interruption
+        self.since[lease.fence] = since
 
     def leave(self, lease):
         self.left.append(lease.fence)
@@ -118,6 +121,19 @@ async def test_a_run_is_carried_link_by_link_to_its_end(bench, far_side):
     assert (run.status, run.output, run.iteration, run.holder) == (RunStatus.COMPLETED, "Booked 12A.", 2, None)
     assert len(far_side.effects) == 1
     assert bench.watch.left == list(bench.watch.entered)
+
+
+async def test_a_lease_is_kept_as_one_that_was_granted_when_it_was_asked_for(bench, far_side, monkeypatch):
+    """L9: its answer may have been long on its way."""
+    take, asked = bench.stores.runs.take, []
+
+    async def slow(*args, **kwargs):
+        asked.append(time.monotonic())
+        return await take(*args, **kwargs)
+
+    monkeypatch.setattr(bench.stores.runs, "take", slow)
+    await bench.stepper(agent_with(far_side.tool())).step(await bench.submit(), label="t")
+    assert [since <= at for since, at in zip(bench.watch.since.values(), asked, strict=True)] == [True]
 
 
 async def test_a_message_is_sent_only_after_the_commit_that_made_its_ticket(bench, far_side):

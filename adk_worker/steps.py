@@ -8,6 +8,7 @@ where the store is away does it stay, to lapse.
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import StrEnum
@@ -56,8 +57,11 @@ class Dispatcher(Protocol):
 class LeaseWatch(Protocol):
     """What a step needs of its process's keeper."""
 
-    def enter(self, lease: RunLease, interruption: Interruption) -> None:
-        """Renew ``lease`` from now on; tell the work to stop if it is lost, or its run cancelled, or on a drain."""
+    def enter(self, lease: RunLease, interruption: Interruption, *, since: float) -> None:
+        """Renew ``lease`` from now on; tell the work to stop if it is lost, or its run cancelled, or on a drain.
+
+        ``since`` is ``time.monotonic()`` before the lease was asked for: it can have been granted no earlier (L9).
+        """
         ...
 
     def leave(self, lease: RunLease) -> None:
@@ -124,6 +128,7 @@ class Stepper:
         Raises nothing but ``CancelledError``: whatever goes wrong is in the run's row, or in the log.
         """
         log = _log.bind(tenant=message.tenant, run_id=message.run_id, ticket=message.ticket)
+        asked_at = time.monotonic()
         try:
             taken = await self._take(message, str(Holder.new(label)))
         except StoreUnavailableError as error:
@@ -133,7 +138,7 @@ class Stepper:
             log.info("step_duplicate")
             return StepEnd.DUPLICATE
         interruption = Interruption()
-        self._watch.enter(taken.lease, interruption)
+        self._watch.enter(taken.lease, interruption, since=asked_at)
         try:
             end, ticket = await self._carry(taken, interruption)
         except StaleFenceError as error:

@@ -111,7 +111,7 @@ def main(port: int, ready_file: Path | None, *, until_stdin_ends: bool) -> None:
         threading.Thread(target=_end_with_stdin, args=(broker,), daemon=True).start()
     if ready_file is not None:
         publish_address(broker.url, ready_file)
-    click.echo(broker.url)
+    click.echo(f"ready: {broker.url}")
     broker.serve()
 
 

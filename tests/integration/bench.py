@@ -45,7 +45,7 @@ async def act(on: str) -> str:
 class Unwatched:
     """A keeper that renews nothing."""
 
-    def enter(self, lease: RunLease, interruption: Interruption) -> None:
+    def enter(self, lease: RunLease, interruption: Interruption, *, since: float) -> None:
         pass
 
     def leave(self, lease: RunLease) -> None:

@@ -221,6 +221,19 @@ def test_a_broker_that_comes_back_is_consumed_from_again(fleet, redis_server):
     assert fleet.written("booked") == ["run_1", "run_1"]
 
 
+def test_a_broker_that_falls_silent_is_noticed_and_consumed_from_again(fleet, redis_proxy):
+    """Packets that are dropped raise no error anywhere: a worker may be alive and never consume again."""
+    worker = fleet.worker(ADK_BROKER_URL=redis_proxy.url(fleet.broker_url), ADK_SOCKET_TIMEOUT="1")
+    redis_proxy.pause()
+    before = redis_proxy.accepted
+    wait_until(lambda: redis_proxy.accepted > before, within=PATIENCE, what="the worker to try another connection")
+    redis_proxy.resume()
+    fleet.submit("book look book")
+    fleet.release()
+    assert fleet.rests().status is RunStatus.COMPLETED, worker.log()
+    assert fleet.written("booked") == ["run_1", "run_1"]
+
+
 def test_a_dispatcher_serves_a_process_that_was_forked_from_one_that_had_used_it(fleet):
     """Web servers load the app and then fork; the child must not share its parent's connection."""
     program = """

@@ -63,7 +63,7 @@ def test_it_ends_together_with_whoever_started_it(fleet):
         cwd=ROOT,
         env=fleet.environment(ADK_BROKER_URL=None),
     )
-    assert starter.stdout.readline().startswith(b"redis://127.0.0.1:")
+    assert starter.stdout.readline().startswith(b"ready: redis://127.0.0.1:")
     starter.stdin.close()
     assert starter.wait(PATIENCE) == 0
     starter.stdout.close()

@@ -23,8 +23,8 @@ also holds for outcomes that another process masked, provided that they pass thr
 short option (``-p``), a passphrase of several words without quotes, a value on the line after its name, a vendor's key
 glued to a word, a secret repeated elsewhere without its name. Names are English ones. Session cookies, signatures of
 presigned URLs and one-time codes are not masked. The other way round, a tool's argument called ``token`` counts as a
-secret: one for paging is better called ``page_token``. ``benchmarks/redaction_corpus.py`` measures misses and false
-positives.
+secret: one for paging is better called ``page_token``. ``python -m benchmarks.redaction_corpus`` measures misses and
+false positives.
 """
 
 from __future__ import annotations

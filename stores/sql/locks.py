@@ -33,10 +33,10 @@ RUN_AND_LEASE: Final = schema.leases.join(
 )
 
 
-def timed(rows: Select[Any], *columns: Any) -> Select[Any]:
+def timed(rows: Select[Any]) -> Select[Any]:
     """``rows``, which locks what it selects, with the time at which it had it locked."""
     locked = rows.cte("locked").prefix_with("MATERIALIZED", dialect="postgresql")
-    return select(locked, *columns, store_clock().label("now"), EPOCH.label("epoch"))
+    return select(locked, store_clock().label("now"), EPOCH.label("epoch"))
 
 
 _THIS_LEASE = (schema.leases.c.tenant == bindparam("tenant")) & (schema.leases.c.run_id == bindparam("run_id"))

@@ -245,7 +245,7 @@ async def test_a_commit_that_says_nothing_is_an_unknown_one(opened, url, postgre
 # --- locks and time -----------------------------------------------------------------------------------------------
 
 
-async def waits_for_a_lock(url):
+async def waits_for_a_lock(url, *, operations=1):
     def blocked():
         with psycopg2.connect(url) as asking, asking.cursor() as cursor:
             cursor.execute(
@@ -253,9 +253,9 @@ async def waits_for_a_lock(url):
             )
             found = cursor.fetchone()[0]
         asking.close()
-        return found
+        return found >= operations
 
-    await eventually(lambda: asyncio.to_thread(blocked), what="an operation that waits for a lock")
+    await eventually(lambda: asyncio.to_thread(blocked), what="operations that wait for a lock")
 
 
 async def test_a_lease_is_judged_by_the_time_after_the_wait_for_it(opened, postgres_store_url):
@@ -272,6 +272,27 @@ async def test_a_lease_is_judged_by_the_time_after_the_wait_for_it(opened, postg
     other.close()
 
     assert (await acquiring).fence > first.fence
+
+
+async def test_a_renewal_counts_from_the_time_after_the_wait(opened, postgres_store_url):
+    """L1, L3: the TTL counts in full, and a row that the wait has not changed tells no older time."""
+    stores = opened(postgres_store_url)
+    lease = await stores.leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=LONG)
+    other = psycopg2.connect(postgres_store_url)
+    with other, other.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM adk_run_leases FOR UPDATE")
+        renewing = [
+            asyncio.create_task(stores.leases.renew(lease, ttl_seconds=LONG)),
+            asyncio.create_task(stores.runs.renew_many([lease], ttl_seconds=LONG)),
+        ]
+        await waits_for_a_lock(postgres_store_url, operations=2)
+        cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
+        (now,) = cursor.fetchone()
+    other.close()
+
+    renewed, (renewal,) = await asyncio.gather(*renewing)
+    assert renewed.expires_at >= now + LONG
+    assert renewal.lease.expires_at >= now + LONG
 
 
 async def test_a_run_is_read_as_it_stands_after_the_wait_for_it(opened, postgres_store_url):

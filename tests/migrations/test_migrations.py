@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from alembic import command
@@ -14,11 +19,13 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
+from adk_worker import errors
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.errors import ConfigurationError, SchemaVersionError, StoreUnavailableError
 from stores.sql import EXPECTED_CHECKPOINT_SCHEMA, SCHEMA_VERSION, migrate, open_sql
 from stores.sql.schema import metadata
 
+ROOT = Path(__file__).parents[2]
 TABLES = {table.name for table in metadata.sorted_tables}
 
 
@@ -270,14 +277,29 @@ def test_alembics_own_command_works_with_a_configuration(tmp_path):
     assert migrate.current(url) == SCHEMA_VERSION
 
 
-def test_the_migrations_are_found_where_an_installation_has_them(tmp_path, monkeypatch):
-    package = tmp_path / "adk_worker"
-    (package / "_migrations").mkdir(parents=True)
-    (package / "_migrations" / "env.py").touch()
-    monkeypatch.setattr("adk_worker.errors.__file__", str(package / "errors.py"))
+def test_an_installation_brings_its_migrations_along(tmp_path):
+    """Laid out as the wheel is, away from the checkout."""
+    site, url = tmp_path / "site-packages", f"sqlite:///{tmp_path / 'store.db'}"
+    for source, target in (("adk_worker", "adk_worker"), ("stores", "stores"), ("alembic", "adk_worker/_migrations")):
+        shutil.copytree(ROOT / source, site / target, ignore=shutil.ignore_patterns("__pycache__"))
+    upgrade = "import sys; from stores.sql import migrate; migrate.upgrade(sys.argv[1]); print(migrate.__file__)"
 
-    assert migrate.script_location() == package / "_migrations"
+    ran = subprocess.run(
+        [sys.executable, "-c", upgrade, url],
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+    )
 
-    (package / "_migrations" / "env.py").unlink()
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith(str(site))
+    assert migrate.current(url) == SCHEMA_VERSION
+
+
+def test_an_installation_without_its_migrations_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "adk_worker" / "errors.py"))
+
     with pytest.raises(ConfigurationError, match="install it anew"):
         migrate.script_location()

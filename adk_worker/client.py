@@ -1,7 +1,7 @@
 """The client for web apps: submit a run, look at it, wait for it, stop it, queue it again.
 
 :class:`Fleet` is async and may be used from any event loop. :attr:`Fleet.sync` has the same methods for code without
-one. Neither imports Celery until something is dispatched.
+one. This module imports neither Celery nor a driver.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, Settin
 
 from adk_worker.errors import ConfigurationError
 from adk_worker.lease import LeasePolicy
+from adk_worker.redaction import Redactor
 from adk_worker.results import MAX_RESULT_BYTES
 from adk_worker.transitions import FleetPolicy
 from adk_worker.urls import without_secrets
@@ -97,6 +98,12 @@ class Settings(BaseSettings):
     tool_result_max_bytes: Count = Field(
         default=MAX_RESULT_BYTES, description="Largest result of a tool, as JSON; a larger one is dropped (I10)."
     )
+    redact: bool = Field(
+        default=True, description="Whether secrets are masked where text enters a run (R1). The same in every process."
+    )
+    redact_patterns: tuple[str, ...] = Field(
+        default=(), description='More secrets to mask, as a JSON array of regular expressions: ["shop_[a-z0-9]{32}"].'
+    )
     tool_threads: Count = Field(default=32, description="How many sync tools may run at once in a process.")
     store_pool: Count = Field(default=10, description="How many connections to the store a process may hold.")
     socket_timeout: Seconds = Field(
@@ -145,6 +152,14 @@ class Settings(BaseSettings):
     def lease_policy(self) -> LeasePolicy:
         """How long a lease lives, and how often it is renewed."""
         return LeasePolicy(ttl_seconds=self.lease_ttl, renew_within=self.lease_renew_within)
+
+    @property
+    def redactor(self) -> Redactor:
+        """What masks the text that enters a run.
+
+        :raises ConfigurationError: one of ``redact_patterns`` is no regular expression.
+        """
+        return Redactor(extra_patterns=self.redact_patterns, enabled=self.redact)
 
     @field_validator("agents", mode="before")
     @classmethod

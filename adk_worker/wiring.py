@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from adk_worker.client import Fleet
 from adk_worker.registry import Registry
 from adk_worker.runs import Stores
 from adk_worker.settings import Settings
 from stores import open_stores
-from tasks.dispatch import CeleryDispatcher
+
+if TYPE_CHECKING:
+    from tasks.dispatch import CeleryDispatcher
 
 
 def make_stores(settings: Settings) -> Stores:
@@ -23,6 +27,8 @@ def make_dispatcher(settings: Settings) -> CeleryDispatcher:
 
     :raises ConfigurationError: no broker is set.
     """
+    from tasks.dispatch import CeleryDispatcher  # noqa: PLC0415 - what only looks at runs does not wait for Celery
+
     return CeleryDispatcher.from_settings(settings)
 
 
@@ -44,4 +50,5 @@ def make_fleet(settings: Settings) -> Fleet:
         make_dispatcher(settings),
         policy=settings.fleet_policy,
         registry=make_registry(settings),
+        redactor=settings.redactor,
     )

@@ -79,6 +79,7 @@ class WorkerProcess:
             policy=self._policy,
             checkpoint_max_bytes=settings.checkpoint_max_bytes,
             tool_executor=self._tools,
+            redactor=settings.redactor,
             tool_result_max_bytes=settings.tool_result_max_bytes,
         )
 

@@ -207,3 +207,20 @@ def test_settings_made_by_hand_do_not_repeat_a_password_either():
 )
 def test_a_url_is_shown_without_its_secrets(url, shown):
     assert without_secrets(url) == shown
+
+
+class TestMasking:
+    """R1: on unless it is switched off, and with the deployment's own patterns."""
+
+    def test_its_own_patterns_are_masked_too(self, monkeypatch):
+        monkeypatch.setenv("ADK_STORE_URL", "sqlite:///a.db")
+        monkeypatch.setenv("ADK_REDACT_PATTERNS", '["shop_[a-z]{8}"]')
+        assert Settings.load().redactor.masker().text("it is shop_abcdefgh.") == "it is [secret:1]."
+
+    def test_it_can_be_switched_off(self):
+        settings = Settings(store_url="sqlite:///a.db", redact=False)
+        assert settings.redactor.masker().text("password=hunter2") == "password=hunter2"
+
+    def test_a_pattern_that_is_none_is_refused(self):
+        with pytest.raises(ConfigurationError):
+            _ = Settings(store_url="sqlite:///a.db", redact_patterns=("(",)).redactor

@@ -1,4 +1,7 @@
-"""The worker's log: our lines go through Celery's handlers, one ``key=value`` line each."""
+"""The worker's log: our lines go through Celery's handlers, one ``key=value`` line each.
+
+What is logged may come from a caller or a model; nothing of it can begin a line of its own, or be obeyed by a terminal.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from typing import Any
 
 import structlog
 from structlog.typing import EventDict, ProcessorReturnValue, WrappedLogger
+
+from adk_worker.printable import printable
 
 _LINE = structlog.processors.LogfmtRenderer(key_order=["event"], bool_as_flag=False)
 
@@ -30,9 +35,9 @@ def _as_log_record(logger: WrappedLogger, name: str, event: EventDict) -> Proces
     if event.get("exc_info"):
         passed["exc_info"] = event["exc_info"]
     event.pop("exc_info", None)
-    # "%" is doubled nowhere: without arguments logging formats nothing.
+    # A "%" stays what it is: without arguments logging formats nothing.
     return (str(_LINE(logger, name, {key: _plain(value) for key, value in event.items()})),), passed
 
 
 def _plain(value: object) -> object:
-    return value if value is None or isinstance(value, bool | int | float) else str(value)
+    return value if value is None or isinstance(value, bool | int | float) else printable(str(value))

@@ -47,6 +47,11 @@ class FleetWorker(Worker):
         """Prepare, in the parent, once there is a log and before anything is forked or consumed."""
         super().on_init_blueprint()
         configure_logging()
+        if self.pool_cls.is_green:
+            raise NotUsableError(
+                "pools of greenlets (gevent, eventlet) patch what the event loop of a worker stands on. Use -P threads, "
+                "which is made for many slow calls at once, or -P prefork, or -P solo."
+            )
         try:
             self._host.prepare(works=WORK_QUEUE in self.app.amqp.queues.consume_from)
         except ConfigurationError as error:

@@ -59,6 +59,12 @@ class TestAWorkerThatCanNeverWork:
         code, output = celery(fleet, *arguments, **environment)
         assert (code, said in output, "Traceback" in output) == (78, True, False), output
 
+    def test_has_a_pool_of_greenlets(self, fleet):
+        """A stand-in for gevent, which need not be installed for this."""
+        pool = {"CELERY_CUSTOM_WORKER_POOL": "tests.integration.green_pool:TaskPool"}
+        code, output = celery(fleet, "worker", "-Q", "adk", "-P", "custom", **pool)
+        assert (code, "-P threads" in output, "Traceback" in output) == (78, True, False), output
+
     def test_has_no_tables(self, fleet):
         """Another schema is nothing that waiting would mend."""
         code, output = celery(fleet, *WORKER)

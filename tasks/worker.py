@@ -49,7 +49,7 @@ class FleetWorker(Worker):
         configure_logging()
         if self.pool_cls.is_green:
             raise NotUsableError(
-                "pools of greenlets (gevent, eventlet) patch what the event loop of a worker stands on. Use -P threads, "
+                "pools of greenlets (gevent, eventlet) patch what a worker's event loop stands on. Use -P threads, "
                 "which is made for many slow calls at once, or -P prefork, or -P solo."
             )
         try:

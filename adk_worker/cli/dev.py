@@ -218,7 +218,11 @@ def _broker(port: int) -> Program:
 def _fleet(wanted: _Wanted, settings: Settings) -> list[Program]:
     from adk_worker.cli.supervisor import Program
 
-    celery = [sys.executable, "-m", "celery", "-A", "tasks.app", "--quiet"]
+    # In a container one is root as a rule, and Celery has five lines to say about that.
+    as_root = ["-W", "ignore:You're running the worker with superuser privileges"]
+    celery = [sys.executable, *as_root, "-m", "celery", "-A", "tasks.app", "--quiet"]
+    # Once a second, and nobody would find the other lines between them; what the reaper does is said all the same.
+    ticks = ("Task adk.reap[", "Sending due task adk.reap")
     # A worker that leaves waits for its calls, and then for as long as it takes to say so.
     patience = settings.drain_timeout + 15.0
 
@@ -226,12 +230,12 @@ def _fleet(wanted: _Wanted, settings: Settings) -> list[Program]:
         arguments = ["worker", "-n", f"{name}@%h", "-Q", queue, "-P", pool, "-c", str(concurrency), "-l", "INFO"]
         # A fleet of one machine has nobody to gossip with.
         arguments += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-        return Program(name, [*celery, *arguments], ready=" ready.", patience=patience)
+        return Program(name, [*celery, *arguments], ready=" ready.", unsaid=ticks, patience=patience)
 
     names = [f"worker-{number}" for number in range(1, wanted.workers + 1)]
     return [
         worker("control", "adk.control", "threads", 1),
-        Program("beat", [*celery, "beat", "-l", "INFO", "--pidfile", ""], ready="Starting"),
+        Program("beat", [*celery, "beat", "-l", "INFO", "--pidfile", ""], ready="Starting", unsaid=ticks),
         *(worker(name, "adk", wanted.pool, wanted.concurrency) for name in names),
     ]
 

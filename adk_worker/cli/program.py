@@ -42,36 +42,38 @@ def perform(command: click.Command, argv: Sequence[str] | None, *, prog: str, in
         args = None if argv is None else list(argv)
         code = command.main(args=args, prog_name=prog, standalone_mode=False, obj=invocation)
         sys.stdout.flush()
-        return code if isinstance(code, int) else ExitCode.DONE
-    except click.ClickException as error:
+    except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - the edge of the program
+        return _ended_by(error, debug=invocation.debug)
+    return code if isinstance(code, int) else ExitCode.DONE
+
+
+def _ended_by(error: BaseException, *, debug: bool) -> int:
+    """Say what has to be said of the error that ended a command, and return the exit code."""
+    if isinstance(error, click.ClickException):
         error.show()
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
+    if isinstance(error, KeyboardInterrupt | click.Abort):
         note("interrupted")
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
+    # Click exits by itself over a pipe that nobody reads, and over nothing else.
+    if isinstance(error, BrokenPipeError | SystemExit):
         # Python flushes once more as it ends, and would complain about the same pipe.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.NOBODY_READS
-    except AdkError as error:
-        _explain(error, str(error), debug=invocation.debug)
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, AdkError):
+        note(f"error: {error}")
         return code_of(error)
-    except Exception as error:  # noqa: BLE001 - the edge of the program
-        hint = "" if invocation.debug else " (--debug shows where)"
-        _explain(error, f"{text_of(error)}{hint}", debug=invocation.debug)
-        return ExitCode.SOFTWARE
+    hint = "" if debug else " (--debug shows where)"
+    note(f"error: {text_of(error)}{hint}")
+    return ExitCode.SOFTWARE
 
 
 def awaited(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a command's coroutine. Ctrl-C cancels it, so that it gives back what it holds, and is raised then."""
     return asyncio.run(work())
-
-
-def _explain(error: Exception, message: str, *, debug: bool) -> None:
-    if debug:
-        traceback.print_exception(error)
-    note(f"error: {message}")
 
 
 def _set_up(invocation: Invocation) -> None:

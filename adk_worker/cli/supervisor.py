@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from adk_worker.cli import leash
@@ -32,13 +32,17 @@ _LAST_WORDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run. ``ready`` is what it prints once it works; ``patience`` is how long it may take to stop, in s."""
+    """What to run.
+
+    ``ready`` is what it prints once it works; lines with one of ``unsaid`` are not passed on; ``patience`` is how long
+    it may take to stop, in seconds.
+    """
 
     name: str
     command: Sequence[str]
     ready: str
+    unsaid: tuple[str, ...] = ()
     patience: float = 10.0
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class Supervisor:
@@ -104,7 +108,7 @@ class _Supervised:
 
     def __init__(self, program: Program, environment: Mapping[str, str], tell: Callable[[str, str], None]) -> None:
         self._program = program
-        self._environment = {**environment, **program.environment}
+        self._environment = environment
         self._tell = tell
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
@@ -140,6 +144,7 @@ class _Supervised:
             began = clock()
             code = await self._live()
             if self._stopping.is_set():
+                self._tell(self._program.name, f"has ended ({_ending(code)})")
                 return
             tries += 1
             if code == _EX_CONFIG or (tries >= _TRIES and not self.ready.is_set()):
@@ -194,7 +199,7 @@ class _Supervised:
         text = line.decode(errors="replace").rstrip()
         if self._program.ready in text:
             self.ready.set()
-        if text:
+        if text and not any(part in text for part in self._program.unsaid):
             self._tell(self._program.name, text)
 
     def _signal(self, number: signal.Signals) -> None:

@@ -1,0 +1,90 @@
+"""Command lines that cannot be read. None of them gets as far as to ask for a store."""
+
+from __future__ import annotations
+
+import pytest
+
+from adk_worker.cli.program import Invocation, perform
+from adk_worker.cli.root import root
+
+
+class Nothing:
+    """A source that must not be asked."""
+
+    def open(self, **_):
+        raise AssertionError("the command line was taken for one that can be read")
+
+
+@pytest.fixture
+def adk(capsys):
+    def call(*argv):
+        code = perform(root, argv, prog="adk", invocation=Invocation(Nothing()))
+        return code, *capsys.readouterr()
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["inspect", "run_1"], "Missing option '--tenant'"),
+        (["cancel", "--tenant", "acme"], "Missing argument 'RUN_ID'"),
+        (["run", "booking", "book"], "Missing option '--tenant'"),
+        (["run", "--tenant", "acme"], "Missing AGENT and INPUT"),
+        (["run", "booking", "--tenant", "acme"], "Missing INPUT"),
+        (["run", "booking", "book", "--tenant", "acme", "--resume", "run_1"], "AGENT and INPUT cannot be given"),
+        (["run", "--tenant", "acme", "--resume", "run_1", "--run-id", "x"], "--run-id cannot be given together"),
+        (["run", "--tenant", "acme", "--resume", "run_1", "--metadata", "{}"], "--metadata cannot be given together"),
+        (["run", "booking", "book", "--tenant", "acme", "--metadata", "{"], "it is not JSON"),
+        (["run", "booking", "book", "--tenant", "acme", "--metadata", "[]"], "a JSON object"),
+        (["run", "booking", "book", "--tenant", "acme", "--timeout", "5"], "--timeout is for --wait"),
+        (["run", "booking", "book", "--tenant", "acme", "--wait", "--timeout", "0"], "0.0 is not in the range"),
+        (["list", "--status", "lost"], "is not one of"),
+        (["list", "--limit", "0"], "0 is not in the range"),
+        (["list", "--tenant", ""], "not a tenant: it is empty"),
+        (["dev", "--workers", "0"], "0 is not in the range"),
+        (["lst"], "No such command 'lst'"),
+    ],
+)
+def test_a_command_line_that_cannot_be_read_is_2(adk, argv, said):
+    code, out, err = adk(*argv)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+@pytest.mark.parametrize("name", ["", " ", " a", "a\nb", "\x1b[2J", "a\0b", "\udcff", "x" * 513])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["inspect", "NAME", "--tenant", "acme"],
+        ["cancel", "run_1", "--tenant", "NAME"],
+        ["run", "booking", "book", "--tenant", "acme", "--run-id", "NAME"],
+        ["run", "--tenant", "acme", "--resume", "NAME"],
+    ],
+)
+def test_a_name_that_cannot_be_one_is_refused_and_not_obeyed(adk, argv, name):
+    """T1, P4."""
+    code, out, err = adk(*(name if word == "NAME" else word for word in argv))
+    assert (code, out) == (2, "")
+    assert ": it" in err
+    assert "\x1b" not in err
+
+
+@pytest.mark.parametrize("argv", [[], ["db"]])
+def test_without_a_command_it_says_which_there_are(adk, argv):
+    code, out, err = adk(*argv)
+    assert code == 2
+    assert "Commands:" in out + err
+
+
+@pytest.mark.parametrize("command", ["run", "inspect", "list", "cancel", "dev", "db"])
+def test_every_command_explains_itself(adk, command):
+    code, out, err = adk(command, "-h")
+    assert (code, err) == (0, "")
+    assert out.startswith("Usage: adk ")
+
+
+def test_the_version_is_told(adk):
+    code, out, _ = adk("--version")
+    assert code == 0
+    assert out.startswith("adk")

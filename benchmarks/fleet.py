@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print tables."""
     chosen = _parse(arguments)
     load = Load(chosen.rounds, chosen.chains, chosen.steps)
-    console = Console(width=110)
+    console = Console(width=120)
     # A line for each step, in this process, would be measured too.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     parts: Mapping[str, Callable[[Servers], Table]] = {
@@ -83,10 +83,10 @@ def _rates(on: Servers, load: Load) -> Table:
     medians = {name: Rate.median_of(of) for name, of in rounds.items()}
     pool = " ".join(POOLS["threads"])
     title = f"One worker ({pool}), {load.chains} chains or runs side by side, medians of {load.rounds} rounds"
-    table = _table(title, "", "per second", "lowest - highest", "of bare", "worker CPU, ms", "writing transactions")
+    table = _table(title, "", "per second", "lowest - highest", "of bare", "worker CPU, ms", "commits")
     names = {
-        "bare": "hops of the bare chain",
-        "observed": "the same with Flower's events",
+        "bare": "hops, the bare chain",
+        "observed": "hops, with Flower's events",
         "look": "iterations, a read-only call",
         "act": "iterations, an effectful call",
     }
@@ -126,14 +126,15 @@ def _bytes(on: Servers) -> Table:
 
 def _recovery(on: Servers, rounds: int) -> Table:
     title = f"From SIGKILL to the run's next take, in seconds, {rounds} rounds"
-    table = _table(title, "killed in a model call", "settings", "median", "each")
+    table = _table(title, "killed as its model call began", "TTL, renewed within, reaped every", "median", "each")
     for name, times, measure in (
         ("a whole worker (threads)", recovery.LAPSE, recovery.whole_workers),
         ("a child (prefork)", recovery.NOTICE, recovery.lone_children),
     ):
         seconds = measure(on, rounds=rounds)
-        told = " ".join(f"{key.removeprefix('ADK_')}={value}" for key, value in times.items())
-        table.add_row(name, told, f"{median(seconds):.1f}", ", ".join(f"{one:.1f}" for one in seconds))
+        table.add_row(
+            name, ", ".join(times.values()), f"{median(seconds):.1f}", ", ".join(f"{one:.1f}" for one in seconds)
+        )
     return table
 
 

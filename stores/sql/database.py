@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, TypeVar
 
+from psycopg2.extensions import TRANSACTION_STATUS_IDLE
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -219,6 +220,10 @@ class _Attempt:
 def _without_begin(connection: Connection) -> Iterator[None]:
     """Have the driver send the one statement that follows alone: BEGIN and ROLLBACK would be two more round trips."""
     driver: Any = connection.connection.dbapi_connection
+    if driver.get_transaction_status() != TRANSACTION_STATUS_IDLE:
+        # An engine of the caller's may have begun one, to set something up.
+        yield
+        return
     driver.autocommit = True
     try:
         yield

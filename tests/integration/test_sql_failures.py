@@ -390,7 +390,7 @@ async def test_of_two_that_wait_for_each_other_one_begins_again(opened, postgres
         return database.write(work)
 
     assert await asyncio.gather(locking("one", "two"), locking("two", "one")) == [("one", "two"), ("two", "one")]
-    assert len(begun) == 3
+    assert len(begun) > 2
     await database.close()
 
 

@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 import pytest
-from sqlalchemy import create_engine, literal, select
+from sqlalchemy import create_engine, event, literal, select
 
 from adk_worker.checkpoint import Checkpoint
 from adk_worker.errors import ConfigurationError, HistoryUnavailableError
@@ -73,6 +73,22 @@ async def test_an_engine_stays_its_owners(postgres_store_url):
 
     with engine.connect() as connection:
         assert connection.execute(select(schema_row.c.epoch)).scalar_one() == 0
+    engine.dispose()
+
+
+async def test_an_engine_may_set_its_connections_up_as_it_likes(postgres_store_url):
+    """What it has begun for that is left as it is."""
+    engine = create_engine(postgres_store_url.replace("postgresql://", "postgresql+psycopg2://"), pool_pre_ping=True)
+
+    @event.listens_for(engine, "checkout")
+    def set_up(connection, *_):
+        connection.cursor().execute("SET search_path TO public")
+
+    stores = open_sql(engine)
+
+    assert await stores.leases.held("run", tenant=TENANT) is None
+    lease = await stores.leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=60)
+    assert await stores.leases.held("run", tenant=TENANT) == lease
     engine.dispose()
 
 

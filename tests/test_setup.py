@@ -52,6 +52,6 @@ def test_a_folder_that_is_no_environment_is_left_alone(tmp_path):
     assert letter.read_text() == "dear"
 
 
-@pytest.mark.parametrize("script", ["scripts/test", "scripts/lock", ".ci/run"])
+@pytest.mark.parametrize("script", ["scripts/demo", "scripts/test", "scripts/lock", ".ci/run"])
 def test_a_script_can_be_run(script):
     assert os.access(ROOT / script, os.X_OK)

@@ -108,14 +108,26 @@ def _pid_namespace() -> str:
 def _started(pid: int) -> str | None:
     """Start time of a living process in clock ticks, ``None`` if there is none, empty if that cannot be told.
 
-    A zombie is dead: it runs nothing.
+    A zombie is dead once no other thread of it is left: it runs nothing.
     """
     try:
         stat = (_PROC / str(pid) / "stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return None
+        return "" if _exists(pid) else None
     except OSError:
         return ""
     # The command's name stands in parentheses and may itself contain spaces and parentheses: count from its end.
     fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in {"Z", "X"} else fields[19]
+    state, threads, started = fields[0], int(fields[17]), fields[19]
+    return None if state in {"Z", "X"} and threads <= 1 else started
+
+
+def _exists(pid: int) -> bool:
+    """Whether there may be such a process. /proc can hide those of other users (hidepid); the kernel tells of them."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

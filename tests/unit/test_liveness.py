@@ -16,13 +16,21 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="proofs of death come from /proc")
 
 _CHILD = "import sys; from adk_worker.liveness import Holder; print(Holder.new('child'), flush=True); sys.stdin.read()"
+_WITHOUT_ITS_FIRST_THREAD = (
+    "import ctypes, sys, threading; from adk_worker.liveness import Holder; "
+    "threading.Thread(target=sys.stdin.read).start(); print(Holder.new('child'), flush=True); "
+    "ctypes.CDLL(None).pthread_exit(None)"
+)
 
 
 @pytest.fixture
-def child():
-    """A process that tells its name and waits."""
+def child(request):
+    """A process that tells its name and waits; the test may say in which program."""
     with subprocess.Popen(
-        [sys.executable, "-c", _CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", getattr(request, "param", _CHILD)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         try:
             yield process, process.stdout.readline().strip()
@@ -59,6 +67,28 @@ def test_a_stopped_process_is_not_known_dead(child):
     wait_until(lambda: _state(process.pid) == "T", what="the child to stop")
 
     assert not known_dead(name)
+
+
+@pytest.mark.parametrize("child", [_WITHOUT_ITS_FIRST_THREAD], indirect=True)
+def test_a_process_whose_first_thread_alone_has_ended_is_not_known_dead(child):
+    """I11: it shows as a zombie, and its other threads work on."""
+    process, name = child
+
+    wait_until(lambda: _state(process.pid) == "Z", what="the first thread to end")
+
+    assert not known_dead(name)
+
+
+def test_a_process_that_proc_hides_is_not_known_dead(tmp_path, monkeypatch):
+    """I11: with hidepid, systemd's ProtectProc, other users' processes are not in /proc and live all the same."""
+    here = ProcessIdentity.current()
+    for visible in ("sys", "self"):
+        (tmp_path / visible).symlink_to(f"/proc/{visible}")
+    monkeypatch.setattr("adk_worker.liveness._PROC", tmp_path)
+
+    assert not here.known_dead()
+    assert not replace(here, pid=10**30).known_dead()
+    assert replace(here, pid=2**22 + 1).known_dead()
 
 
 def test_a_pid_that_was_given_again_is_not_the_same_process():

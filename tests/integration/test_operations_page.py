@@ -1,0 +1,80 @@
+"""What docs/operations.md says, as far as a machine can tell: an on-call engineer takes it literally."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from adk_worker.cli.exits import ExitCode
+from adk_worker.settings import PREFIX, Settings
+from adk_worker.transitions import Attention
+from stores.sql.migrate import upgrade
+from tests.travel import ROOT
+
+DOCS = ROOT / "docs"
+PAGE = (DOCS / "operations.md").read_text()
+QUERIES = re.findall(r"`(SELECT [^`]*)`", PAGE)
+
+
+def test_every_attention_has_its_row():
+    documented = set(re.findall(r"^\| `(\w+)` \| (?:parked|queued|waiting_approval|–) \|", PAGE, re.MULTILINE))
+
+    assert documented == {attention.value for attention in Attention}
+
+
+def test_every_setting_that_it_names_is_one():
+    named = set(re.findall(rf"{PREFIX}[A-Z_]+", PAGE))
+
+    assert {name.removeprefix(PREFIX).lower() for name in named} <= set(Settings.model_fields)
+
+
+def test_the_defaults_that_it_gives_are_the_settings_own():
+    units = {"": 1, " s": 1, " KiB": 1024, " MiB": 1024 * 1024}
+    rows = re.findall(rf"^\| `{PREFIX}([A-Z_]+)` \| ([0-9]+)( s| KiB| MiB|) \|", PAGE, re.MULTILINE)
+
+    assert len(rows) >= 10
+    for name, number, unit in rows:
+        assert int(number) * units[unit] == Settings.model_fields[name.lower()].default, name
+
+
+def test_every_exit_code_has_its_row():
+    rows = {
+        int(code)
+        for row in re.findall(r"^\| ([0-9, ]+)(?: and above)? \|", PAGE, re.MULTILINE)
+        for code in row.split(",")
+    }
+
+    assert {int(code) for code in ExitCode} <= rows
+
+
+def test_its_links_lead_somewhere():
+    targets = re.findall(r"\]\(([^)]+)\)", PAGE)
+    headings = {re.sub(r"[^\w -]", "", line).strip().lower().replace(" ", "-") for line in _headings()}
+
+    assert targets
+    for target in targets:
+        if target.startswith("#"):
+            assert target.removeprefix("#") in headings, target
+        else:
+            assert (DOCS / target).resolve().is_file(), target
+
+
+def _headings() -> list[str]:
+    return [line.lstrip("#") for line in PAGE.splitlines() if line.startswith("#")]
+
+
+def test_there_are_queries():
+    assert len(QUERIES) >= 3
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_its_queries_run_on_postgresql(postgres_url: str, query: str):
+    upgrade(postgres_url)
+    engine = create_engine(postgres_url.replace("postgresql://", "postgresql+psycopg2://"))
+    try:
+        with engine.connect() as connection:
+            connection.execute(text(query)).all()
+    finally:
+        engine.dispose()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from adk_worker.checkpoint import Checkpoint, CheckpointBoundary, OutstandingCall
-from adk_worker.errors import CallKeyReusedError, ModelError, StaleFenceError, ToolArgumentsError
+from adk_worker.errors import CallKeyReusedError, ModelError, ToolArgumentsError
 from adk_worker.idempotency import call_key
 from adk_worker.interruption import Cause, Interrupted
 from adk_worker.invocation import refuse_invalid, refuse_unknown
@@ -201,7 +201,8 @@ class Iteration:
             return self._left(frontier, ended.standing, IterationEnd.HANDED_OVER)
         try:
             return await self._turned(frontier, ended.outcomes, turn)
-        except (StaleFenceError, Interrupted):
+        except Exception:
+            # Refused, or never taken: what the calls said is evidence that no lease has to be live for (F4).
             await turn.record_unrecorded()
             raise
 

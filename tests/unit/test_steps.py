@@ -441,6 +441,11 @@ class Failing:
 
     def __init__(self, runs, method, error, *, times=1, after=False):
         self._runs, self._method, self._error, self._times, self._after = runs, method, error, times, after
+        self.failed = 0
+
+    def fail(self, *, times):
+        """Fail as often from now on; below 0 always."""
+        self._times = times
 
     def __getattr__(self, name):
         found = getattr(self._runs, name)
@@ -449,6 +454,7 @@ class Failing:
 
         async def fail(*args, **kwargs):
             self._times -= 1
+            self.failed += 1
             if self._after:
                 await found(*args, **kwargs)
             raise self._error
@@ -498,6 +504,23 @@ class TestAStoreThatFails:
         bench.watch.interrupt(Cause.SUPERSEDED)
         assert await step in {StepEnd.STORE_AWAY, StepEnd.SUPERSEDED}
         assert far_side.effects == []
+
+    async def test_an_outcome_whose_boundary_the_store_never_took_is_kept_as_evidence(self, bench, far_side):
+        """F4: no lease has to be live for it, so it is recorded when the store is back, and nobody has to be asked."""
+        far_side.after = asyncio.Event()
+        stores = self.over(bench, "commit", AWAY, times=0)
+        stepper = bench.stepper(agent_with(far_side.tool()), stores=stores)
+        step = asyncio.create_task(stepper.step(await bench.submit(), label="t"))
+        await far_side.entered.wait()
+        stores.runs.fail(times=-1)
+        far_side.after.set()
+        await eventually(lambda: stores.runs.failed, what="the boundary to be refused")
+        bench.watch.interrupt(Cause.SUPERSEDED)
+        assert await step is StepEnd.STORE_AWAY
+        (reaped,) = await bench.reap(after=POLICY.lease_ttl)
+        ends = await bench.drive(bench.stepper(agent_with(far_side.tool())), reaped.dispatch)
+        assert ends == [StepEnd.HANDED_OVER, StepEnd.COMPLETED]
+        assert len(far_side.effects) == 1
 
     async def test_a_take_that_cannot_be_made_changes_nothing(self, bench, far_side):
         stores = self.over(bench, "take", AWAY)

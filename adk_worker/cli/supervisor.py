@@ -49,11 +49,15 @@ class Supervisor:
     """Runs programs until :meth:`stop`.
 
     :param tell: called with a program's name and a line of its output, or of ours about it.
+    :param pause: before a program is started again that ended at once, in seconds; doubled each time.
     """
 
-    def __init__(self, environment: Mapping[str, str], tell: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], tell: Callable[[str, str], None], *, pause: float = _PAUSE
+    ) -> None:
         self._environment = environment
         self._tell = tell
+        self._pause = pause
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
 
@@ -73,7 +77,7 @@ class Supervisor:
         up: list[list[_Supervised]] = []
         try:
             for stage in stages:
-                programs = [_Supervised(program, self._environment, self._tell) for program in stage]
+                programs = [_Supervised(program, self._environment, self._tell, self._pause) for program in stage]
                 up.append(programs)
                 for program in programs:
                     program.start()
@@ -106,7 +110,10 @@ class Supervisor:
 class _Supervised:
     """One program, in one process after another."""
 
-    def __init__(self, program: Program, environment: Mapping[str, str], tell: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, program: Program, environment: Mapping[str, str], tell: Callable[[str, str], None], pause: float
+    ) -> None:
+        self._pause = pause
         self._program = program
         self._environment = environment
         self._tell = tell
@@ -139,7 +146,7 @@ class _Supervised:
 
     async def _keep(self) -> None:
         clock = asyncio.get_running_loop().time
-        tries, pause = 0, _PAUSE
+        tries, pause = 0, 0.0
         while not self._stopping.is_set():
             began = clock()
             code = await self._live()
@@ -151,27 +158,37 @@ class _Supervised:
                 raise ConfigurationError(
                     f"{self._program.name} does not start ({_ending(code)}); what it printed above says why."
                 )
-            pause = min(pause * 2, _LONGEST_PAUSE) if clock() - began < _SHORT_LIFE else _PAUSE
             self._tell(self._program.name, f"has ended ({_ending(code)}): starting it again")
-            if pause > _PAUSE:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), pause)
+            if clock() - began >= _SHORT_LIFE:
+                pause = 0.0
+                continue
+            pause = min(2 * pause, _LONGEST_PAUSE) if pause else self._pause
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
 
     async def _live(self) -> int:
         """One life of the program, from its start to its end; its exit code, negative for a signal."""
         command = [sys.executable, "-I", "-S", str(leash.__file__), str(os.getpid()), *self._program.command]
-        self._process = process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env=self._environment,
-            process_group=0,
-        )
+        # A pipe of our own: one of asyncio's would be open for as long as anything below the program has it.
+        reading, writing = os.pipe()
+        try:
+            self._process = process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=writing,
+                stderr=writing,
+                env=self._environment,
+                process_group=0,
+            )
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        forwarding = asyncio.create_task(self._forward(reading))
         self._tell(self._program.name, f"runs as pid {process.pid}")
         if self._stopping.is_set():  # while it was being started
             self._signal(signal.SIGTERM)
-        forwarding = asyncio.create_task(self._forward(process.stdout))
         try:
             code = await process.wait()
             # Pool processes below a program that was killed: they would carry on with nobody above them.
@@ -184,16 +201,23 @@ class _Supervised:
             forwarding.cancel()
             await asyncio.gather(forwarding, return_exceptions=True)
 
-    async def _forward(self, output: asyncio.StreamReader | None) -> None:
-        rest = b""
-        while output is not None and (chunk := await output.read(65_536)):
-            *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > _LONGEST_LINE:
-                lines, rest = [*lines, rest], b""
-            for line in lines:
-                self._line(line)
-        if rest:
-            self._line(rest)
+    async def _forward(self, reading: int) -> None:
+        output = asyncio.StreamReader()
+        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(output), os.fdopen(reading, "rb", 0)
+        )
+        try:
+            rest = b""
+            while chunk := await output.read(65_536):
+                *lines, rest = (rest + chunk).split(b"\n")
+                if len(rest) > _LONGEST_LINE:
+                    lines, rest = [*lines, rest], b""
+                for line in lines:
+                    self._line(line)
+            if rest:
+                self._line(rest)
+        finally:
+            pipe.close()
 
     def _line(self, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip()

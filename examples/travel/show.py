@@ -55,9 +55,7 @@ class Show:
         for story in stories:
             run = story.run
             self._print(Text())
-            self._print(
-                Text(run.run_id, "bold").append(f"   {run.status.value} at iteration {run.iteration}", "not bold")
-            )
+            self._print(Text().append(run.run_id, "bold").append(f"   {run.status.value} at iteration {run.iteration}"))
             lines = timeline(story, kills)
             who = max((len(line.who) for line in lines), default=0)
             fence = max((len(_fence(line)) for line in lines), default=0)
@@ -83,7 +81,7 @@ class Show:
         self.say(str(verdict), Tone.DONE if verdict.ok else Tone.WRONG)
 
     def _time(self, at: float) -> Text:
-        return Text(f"{at - self._began:+8.2f} s  ", "dim")
+        return Text().append(f"{at - self._began:+8.2f} s  ", "dim")
 
     def _print(self, line: Text) -> None:
         # Where a line is too long, wrapping it is the terminal's business: a log keeps it whole.

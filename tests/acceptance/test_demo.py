@@ -35,7 +35,7 @@ class Demo:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "examples.travel.demo", "--folder", str(self.folder)],
                 cwd=ROOT,
-                env={**os.environ, **strange},
+                env={**{name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}, **strange},
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
                 stderr=printed,

@@ -280,7 +280,18 @@ class TestATimeline:
         assert at == sorted(at)
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
 class TestTheShow:
+    @pytest.fixture(autouse=True)
+    def _no_say_of_whoever_runs_the_tests(self, monkeypatch):
+        for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("TERM", "xterm")
+
     def test_prints_plain_text_to_what_is_no_terminal(self):
         out = io.StringIO()
         show = Show(out)
@@ -296,6 +307,21 @@ class TestTheShow:
         assert "+1.50 s  [bold]it happened[/bold]" in text
         assert "worker 12, in the middle of a booking" in text
         assert "2 seats booked, each of them once" in text
+
+    def test_gives_a_terminal_the_colour_of_what_it_tells_and_of_that_alone(self):
+        out = Terminal()
+
+        Show(out).happened(1.5, "it happened", Tone.KILLED)
+
+        assert out.getvalue() == "\x1b[2m   +1.50 s  \x1b[0m\x1b[1;31mit happened\x1b[0m\n"
+
+    def test_gives_a_terminal_no_colour_that_wants_none(self, monkeypatch):
+        monkeypatch.setenv("NO_COLOR", "1")
+        out = Terminal()
+
+        Show(out).happened(1.5, "it happened", Tone.KILLED)
+
+        assert "31m" not in out.getvalue()
 
     def test_shows_nothing_that_a_terminal_would_obey(self):
         out = io.StringIO()

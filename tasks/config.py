@@ -98,6 +98,8 @@ def _worker() -> dict[str, Any]:
     return {
         # One message in hand per slot: what a worker hoards, no idle worker can carry out.
         "worker_prefetch_multiplier": 1,
+        # It outlives a broker that goes away while messages are in hand (tasks.consumer).
+        "worker_consumer": "tasks.consumer:FleetConsumer",
         # Children inherit the agents, and the pipe through which a drain reaches them. Fresh interpreters would not.
         "worker_pool_start_method": "fork",
         # A dead child's run is taken over at once; the default waits ten seconds for a result that is in the store.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 import click
 
@@ -19,6 +21,7 @@ from adk_worker.cli import options
 from adk_worker.cli.exits import ExitCode
 from adk_worker.cli.output import say
 from adk_worker.cli.program import awaited
+from adk_worker.printable import printable
 
 if TYPE_CHECKING:
     from adk_worker.cli.supervisor import Program
@@ -103,7 +106,6 @@ async def _run(wanted: _Wanted) -> None:
     from adk_worker.cli.rendezvous import DevFleet, announced
     from adk_worker.cli.supervisor import Supervisor
     from adk_worker.liveness import Holder
-    from adk_worker.urls import without_secrets
 
     port = _free_port()
     environment = _environment(wanted, port)
@@ -111,7 +113,9 @@ async def _run(wanted: _Wanted) -> None:
     # What the programs are given is what other terminals have to be given, and no more of the environment than that.
     told = {name: value for name, value in environment.items() if name.startswith("ADK_")}
     await asyncio.to_thread(_upgrade, settings.store_url)
-    supervisor = Supervisor(environment, _Log().line)
+    log = Log()
+    supervisor = Supervisor(environment, log.line)
+    log.on_broken = supervisor.stop
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, supervisor.stop)
@@ -124,13 +128,13 @@ async def _run(wanted: _Wanted) -> None:
             if wanted.port_file is not None:
                 _write(wanted.port_file, f"{port}\n")
                 until_the_end.callback(wanted.port_file.unlink, missing_ok=True)
-            say(_welcome(settings, wanted, broker_url=without_secrets(settings.required_broker_url)))
+            log.say(_welcome(settings, wanted))
 
         try:
             await supervisor.run([_broker(port)], _fleet(wanted, settings), on_ready=ready)
         finally:
             await asyncio.to_thread(_tidy, wanted.database)
-    say(f"stopped; {wanted.database} has the runs")
+    log.say(f"stopped; {printable(str(wanted.database))} has the runs")
 
 
 # --- before anything is started -----------------------------------------------------------------------------------
@@ -144,7 +148,7 @@ def _environment(wanted: _Wanted, port: int) -> dict[str, str]:
         **kept,
         **times,
         "ADK_AGENTS": wanted.agents,
-        "ADK_STORE_URL": f"sqlite:///{wanted.database}",
+        "ADK_STORE_URL": f"sqlite:///{quote(str(wanted.database), safe='/ ')}",
         "ADK_BROKER_URL": f"redis://127.0.0.1:{port}/0",
         "PYTHONUNBUFFERED": "1",
     }
@@ -240,9 +244,7 @@ def _fleet(wanted: _Wanted, settings: Settings) -> list[Program]:
     ]
 
 
-def _welcome(settings: Settings, wanted: _Wanted, *, broker_url: str) -> str:
-    from adk_worker.printable import printable
-
+def _welcome(settings: Settings, wanted: _Wanted) -> str:
     workers = f"{wanted.workers} {'worker' if wanted.workers == 1 else 'workers'}"
     return "\n".join(
         [
@@ -250,28 +252,41 @@ def _welcome(settings: Settings, wanted: _Wanted, *, broker_url: str) -> str:
             f"ready: {workers} for the agents of {printable(', '.join(settings.agents))}. From another terminal here:",
             '    adk run AGENT "input" --tenant T --wait',
             "and from elsewhere after",
-            f"    export ADK_STORE_URL={settings.store_url}",
-            f"    export ADK_BROKER_URL={broker_url}",
+            f"    export ADK_STORE_URL={printable(shlex.quote(settings.store_url))}",
+            f"    export ADK_BROKER_URL={settings.required_broker_url}",
             "Ctrl-C stops it all.",
             "",
         ]
     )
 
 
-class _Log:
-    """Prints the lines of the programs, each behind its name; escaped, for they may hold what models wrote."""
+class Log:
+    """Prints the lines of the programs, each behind its name; escaped, for they may hold what models wrote.
+
+    ``on_broken`` is called when nobody reads any more: a closed terminal, the end of a pipe.
+    """
 
     _COLOURS = ("cyan", "green", "magenta", "blue", "yellow")
 
     def __init__(self) -> None:
         self._colour: dict[str, str] = {}
+        self._broken = False
+        self.on_broken: Callable[[], None] = lambda: None
 
     def line(self, name: str, text: str) -> None:
-        """Print one line."""
-        from adk_worker.printable import printable
-
+        """Print a line of a program's."""
         colour = self._colour.setdefault(name, self._COLOURS[len(self._colour) % len(self._COLOURS)])
-        click.echo(f"{click.style(f'{name:>9} |', fg=colour)} {printable(text.expandtabs())}")
+        self.say(f"{click.style(f'{name:>9} |', fg=colour)} {printable(text.expandtabs())}")
+
+    def say(self, text: str) -> None:
+        """Print a line of ours."""
+        if self._broken:
+            return
+        try:
+            say(text)
+        except OSError:
+            self._broken = True
+            self.on_broken()
 
 
 # --- in the end ---------------------------------------------------------------------------------------------------

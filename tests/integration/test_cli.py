@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import sqlite3
 import subprocess
@@ -18,6 +19,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.timeout(180)
 
 _PATIENCE = 120
+_RUN_1 = ("--tenant", "acme", "--run-id", "run_1")
 
 
 class Adk:
@@ -29,14 +31,14 @@ class Adk:
         ours = {"PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(folder), "PYTHONUNBUFFERED": "1"}
         self.environment = {**kept, **ours, **environment}
 
-    def start(self, *argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, **environment):
+    def start(self, *argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **environment):
         return subprocess.Popen(
             [sys.executable, "-m", "adk_worker.cli", *argv],
             cwd=self.folder,
             env={**self.environment, **environment},
             stdin=stdin,
             stdout=stdout,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
             start_new_session=True,
         )
@@ -278,7 +280,7 @@ def test_what_is_no_database_has_no_tables_to_make(adk):
 
 def test_a_wait_shows_what_happens_line_by_line_and_ctrl_c_ends_it_alone(adk):
     """The run itself goes on."""
-    with adk.start("run", "booking", "book", "--tenant", "acme", "--run-id", "run_1", "--wait") as process:
+    with adk.start("run", "booking", "book", *_RUN_1, "--wait") as process:
         lines = []
         wait_until(
             lambda: lines.append(process.stderr.readline()) or "submitted" in lines[-1],
@@ -294,6 +296,24 @@ def test_a_wait_shows_what_happens_line_by_line_and_ctrl_c_ends_it_alone(adk):
     assert adk("inspect", "run_1", "--tenant", "acme").returncode == 3
 
 
+def test_on_a_terminal_a_wait_is_one_live_line(adk):
+    ours, theirs = pty.openpty()
+    with adk.start("run", "booking", "book", *_RUN_1, "--wait", stderr=theirs, TERM="xterm") as process:
+        os.close(theirs)
+        shown = []
+
+        def live():
+            shown.append(os.read(ours, 10_000).decode())
+            return "run_1  queued  iteration 0, 0 in, 0 out" in "".join(shown)
+
+        wait_until(live, within=_PATIENCE, what="the live line")
+        adk("cancel", "run_1", "--tenant", "acme")
+        out, _ = process.communicate(timeout=_PATIENCE)
+    os.close(ours)
+    assert out.splitlines()[-1] == "cancelled"
+    assert "submitted  fence" not in "".join(shown)
+
+
 def test_a_wait_that_takes_too_long_is_75(adk):
     ran = submit(adk, "run_1", "--wait", "--timeout", "0.1")
     assert (ran.returncode, ran.stdout) == (75, "")
@@ -301,7 +321,7 @@ def test_a_wait_that_takes_too_long_is_75(adk):
 
 
 def test_a_wait_for_a_run_that_is_cancelled_is_65(adk):
-    with adk.start("run", "booking", "book", "--tenant", "acme", "--run-id", "run_1", "--wait") as process:
+    with adk.start("run", "booking", "book", *_RUN_1, "--wait") as process:
         wait_until(lambda: "submitted" in process.stderr.readline(), within=_PATIENCE, what="the first event")
         adk("cancel", "run_1", "--tenant", "acme")
         out, err = process.communicate(timeout=_PATIENCE)

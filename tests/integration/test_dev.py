@@ -21,17 +21,20 @@ pytestmark = [pytest.mark.timeout(400), pytest.mark.slow]
 
 _PATIENCE = 180
 
-# An agent that looks twice: the second time it waits for a file, so that it can be killed in the middle.
+# An agent that looks twice, for as long as there is one file, so that it can be killed in the middle; with another it
+# fails, until somebody mends it.
 _SHOP = """
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
-from adk_worker import Agent, ToolContext, tool
+from adk_worker import Agent, ModelError, ToolContext, tool
 
 
 def turns(request):
+    if Path("broken").exists():
+        raise ModelError("there is no such model")
     return f"looked {request.iteration - 1} times" if request.iteration == 3 else ("look", {})
 
 
@@ -137,8 +140,22 @@ def test_a_fleet_that_is_found_outlives_its_parts_and_leaves_only_the_database(m
     dev.await_ready()
     assert dev.project.joinpath("broker.port").read_text().strip().isdigit()
 
-    # another terminal finds it, without a setting
+    # another terminal finds it, without a setting, and no second fleet is started beside it
     dev.completes("first")
+    second = dev.adk("dev", "--agents", "shop")
+    assert second.returncode == 78
+    assert f"the adk dev of pid {dev.process.pid} works on" in second.stderr
+
+    # a run that failed is carried on once its cause is gone
+    broken = dev.project / "broken"
+    broken.touch()
+    asked = ("--tenant", "acme", "--run-id", "mended")
+    assert dev.adk("run", "looker", "look", *asked, "--wait").returncode == 65
+    broken.unlink()
+    carried = dev.adk("run", "--resume", "mended", "--tenant", "acme", "--timeout", str(_PATIENCE))
+    assert carried.returncode == 0, f"{carried}{dev.log()[-3000:]}"
+    assert re.search(r"^holding its lease under fence \d+\ncarried on: sequence ", carried.stdout, re.MULTILINE)
+    dev.completes("mended")
 
     # kill -9 of a worker in the middle of an iteration: another carries the run on
     hold = dev.project / "hold"

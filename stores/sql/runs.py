@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlalchemy import Connection
-from sqlalchemy.orm import Session, scoped_session
 
 from adk_worker import submission
 from adk_worker.errors import ConfigurationError
@@ -181,6 +180,8 @@ class SqlRunStore:
 
 def _joined(connection: object, dialect: str) -> Connection:
     """The caller's connection, if it is one that can be joined."""
+    from sqlalchemy.orm import Session, scoped_session  # noqa: PLC0415 - half a second, for those alone who join one
+
     tx = connection.connection() if isinstance(connection, Session | scoped_session) else connection
     if not isinstance(tx, Connection):
         raise ConfigurationError(

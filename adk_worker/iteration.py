@@ -15,7 +15,7 @@ from adk_worker.errors import CallKeyReusedError, ModelError, ToolArgumentsError
 from adk_worker.idempotency import call_key
 from adk_worker.interruption import Cause, Interrupted
 from adk_worker.invocation import refuse_invalid, refuse_unknown
-from adk_worker.messages import Message, ToolCallPart
+from adk_worker.messages import Message, ToolCallPart, dump_messages, load_messages
 from adk_worker.model import ModelAnswer, ModelRequest
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
 from adk_worker.redaction import contains_placeholder
@@ -55,6 +55,24 @@ class Waiting(Exception):  # noqa: N818 - a signal to the step, not an error of 
         super().__init__(undecided.detail)
         self.undecided = undecided
         self.seconds = seconds
+
+
+def _whole(text: str) -> str:
+    """``text`` without halves of characters, as a model leaves them that was cut off in the middle of one."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _readable(said: Message) -> Message:
+    """What a model said, if its stored form can be read back; nothing may get in that cannot come out (H2).
+
+    :raises ModelError: it cannot. Nothing is stored, and asked again the model may say something else.
+    """
+    try:
+        load_messages(dump_messages([said]))
+    except (ValueError, RecursionError) as error:
+        why = "a text in it has a lone surrogate, a number no JSON, or it is nested too deeply"
+        raise ModelError(f"the model's answer cannot be stored: {why}", transient=True) from error
+    return said
 
 
 class Iteration:
@@ -125,9 +143,9 @@ class Iteration:
         """The frontier after a model call: the answer, masked where it enters (R1), and every call it asks for."""
         masker = self._in.masker
         iteration = frontier.iteration + 1
-        text = None if answer.text is None else masker.text(answer.text)
+        text = None if answer.text is None else masker.text(_whole(answer.text))
         parts = tuple(part.model_copy(update={"arguments": masker.json(dict(part.arguments))}) for part in answer.calls)
-        said = Message.assistant(text, parts)
+        said = _readable(Message.assistant(text, parts))
         return frontier.updated(
             sequence=frontier.sequence + 1,
             boundary=CheckpointBoundary.AFTER_MODEL_CALL,

@@ -26,7 +26,7 @@ class Lost:
     transport = None
 
     def __init__(self):
-        self._transport = Emptied()
+        self._transport = self.emptied = Emptied()
 
     def collect(self, socket_timeout=None):
         raise ConnectionError("Error 111 connecting to 127.0.0.1:6379")
@@ -56,7 +56,7 @@ def test_messages_in_hand_find_the_server_when_they_are_acknowledged(consumer):
 
     consumer.on_connection_error_after_connected(ConnectionError("Connection closed by server."))
 
-    assert lost._transport.client is lost
+    assert lost.emptied.client is lost
 
 
 def test_an_error_before_the_connection_was_given_up_is_not_kept_quiet(consumer, monkeypatch):

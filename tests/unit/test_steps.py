@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import threading
 import time
@@ -15,6 +16,8 @@ from adk_worker.errors import CommitUnknownError, StoreUnavailableError
 from adk_worker.idempotency import call_digest, call_key
 from adk_worker.interruption import Cause
 from adk_worker.memory import MemoryData, memory_stores
+from adk_worker.messages import ToolCallPart
+from adk_worker.model import ModelAnswer
 from adk_worker.outcomes import OutcomeKind
 from adk_worker.registry import Registry
 from adk_worker.runs import Dispatch, NewRun, RunStatus
@@ -347,6 +350,33 @@ async def test_an_unexpected_exception_backs_off_and_ends_as_poisoned(bench):
     run = await bench.run()
     assert (run.status, run.attention) == (RunStatus.PARKED, Attention.POISONED)
     assert "ZeroDivisionError" in run.detail
+
+
+async def test_half_a_character_of_the_models_does_not_make_the_transcript_unreadable(bench, far_side):
+    """H2: what reading refuses is not written; the booking beside it is made once, and the run goes on."""
+
+    async def script(request):
+        asked = ModelAnswer(text="Booking \ud83d", calls=(ToolCallPart(id="1", name="book", arguments={"seat": "1"}),))
+        return asked if len(request.messages) == 1 else "Booked \ud83d"
+
+    ends = await bench.drive(bench.stepper(agent_with(far_side.tool(), turns=script)), await bench.submit())
+    assert ends == [StepEnd.HANDED_OVER, StepEnd.COMPLETED]
+    assert (await bench.run()).output == "Booked ?"
+    assert len(far_side.effects) == 1
+
+
+@pytest.mark.parametrize("argument", ["\ud83d", functools.reduce(lambda inner, _: [inner], range(250), 1)])
+async def test_arguments_that_cannot_be_read_back_are_not_stored(bench, argument):
+    """H2: the model is asked again, and if it insists the run is parked with its frontier whole."""
+
+    async def script(request):
+        return ModelAnswer(calls=(ToolCallPart(id="1", name="nothing", arguments={"seat": argument}),))
+
+    stepper = bench.stepper(agent_with(turns=script))
+    assert await stepper.step(await bench.submit(), label="t") is StepEnd.GIVEN_BACK
+    run = await bench.run()
+    assert (run.sequence, run.attention) == (0, Attention.EXCEPTION)
+    assert "cannot be stored" in run.detail
 
 
 async def test_a_transcript_that_is_gone_parks_the_run(bench, far_side, monkeypatch):

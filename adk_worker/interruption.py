@@ -91,6 +91,8 @@ class Interruption:
         stopped = asyncio.ensure_future(stop.wait())
         try:
             await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if task.cancelled():  # by itself, for nobody here has: not to be taken for a cancellation of ours
+                raise RuntimeError("the work under way cancelled itself")
             if task.done():
                 return task.result()
         finally:

@@ -379,6 +379,17 @@ async def test_arguments_that_cannot_be_read_back_are_not_stored(bench, argument
     assert "cannot be stored" in run.detail
 
 
+async def test_a_model_call_that_cancels_itself_is_an_exception_like_any_other(bench):
+    """A provider's own time-out may leak its cancellation; the run is given back for it, and not left to lapse."""
+
+    async def script(request):
+        raise asyncio.CancelledError
+
+    assert await bench.stepper(agent_with(turns=script)).step(await bench.submit(), label="t") is StepEnd.GIVEN_BACK
+    run = await bench.run()
+    assert (run.status, run.attention, run.crashes) == (RunStatus.QUEUED, Attention.EXCEPTION, 1)
+
+
 async def test_a_transcript_that_is_gone_parks_the_run(bench, far_side, monkeypatch):
     """H2: rather than go on with a hole."""
     stepper = bench.stepper(agent_with(far_side.tool()))

@@ -38,11 +38,14 @@ async def report(access: Access, run_id: str, *, tenant: str, with_events: bool,
     """Print what is known of the run, and return the exit code that says what may be done."""
     from adk_worker.cli.report import event_object, inspection_object
     from adk_worker.describe import describe
+    from adk_worker.inspection import Inspection
 
     try:
         found = await access.fleet.inspect(run_id, tenant=tenant)
     except RunNotFoundError as error:
         note(str(error))
+        if as_json:
+            emit(inspection_object(Inspection(tenant, run_id, None), ExitCode.NOTHING))
         return ExitCode.NOTHING
     code = code_of_inspection(found)
     told = access.fleet.events(run_id, tenant=tenant) if with_events and found.run else None

@@ -193,6 +193,8 @@ def test_a_run_that_nobody_knows_is_said_to_be_unknown(terminal):
     assert "tenant 'acme' has no run 'run'" in terminal.err
     assert terminal.resume() == 1
     assert "nothing is checkpointed" in terminal.err
+    assert terminal.inspect("--json") == terminal.resume("--json") == 1
+    assert json.loads(terminal.out)["exit_code"] == 1
 
 
 def test_looking_takes_no_lease_and_changes_nothing(terminal, driver, given):

@@ -6,7 +6,9 @@ in the runtime knows of it. The same functions run on builds with a rule taken o
 
 from __future__ import annotations
 
-from adk_worker.runs import RunStatus
+import redis
+
+from adk_worker.runs import Dispatch, RunStatus
 from adk_worker.transitions import Attention
 from tests.acceptance.fleet import FleetUnderTest
 from tests.servers import Proxy
@@ -181,3 +183,34 @@ def slow_to_commit_its_hand_over(
     store.resume()
     fleet.done_once(run_id, f"{run_id}-canary", f"{run_id}-reserved")
     assert "step_duplicate" not in fleet.logs(), fleet.logs()
+
+
+def doubled_and_very_late(fleet: FleetUnderTest, *, pool: str, run_id: str = "doubled") -> None:
+    """Copies of a message that come at once, and every ticket that an ended run has had: all are refused."""
+    fleet.submit(run_id)
+    first = fleet.events(run_id, "submitted")[0].fence
+    for _ in range(5):
+        fleet.publish(Dispatch("acme", run_id, first))
+    worker = fleet.worker("worker", pool=pool)
+    fleet.done_once(run_id)
+    ended = fleet.run(run_id)
+    for ticket in range(1, ended.fence + 2):
+        fleet.publish(Dispatch("acme", run_id, ticket))
+    expected = 5 + ended.fence + 1
+    wait_until(
+        lambda: worker.log().count("step_duplicate") >= expected, within=fleet.patience, what="the copies to be refused"
+    )
+    assert fleet.run(run_id) == ended
+    fleet.done_once(run_id)
+
+
+def broker_emptied(fleet: FleetUnderTest, *, pool: str) -> None:
+    """Five runs are queued, and then their messages are gone: the reaper publishes them again, under their tickets."""
+    names = [f"lost-{number}" for number in range(5)]
+    for name in names:
+        fleet.submit(name)
+    with redis.Redis.from_url(fleet.broker_url) as client:
+        client.flushdb()
+    fleet.worker("worker", pool=pool)
+    fleet.done_once(*names)
+    assert all(fleet.events(name, "published_again") for name in names)

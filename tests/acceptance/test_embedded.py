@@ -13,6 +13,7 @@ from stores.sql.migrate import upgrade
 from tests.acceptance import scenarios
 from tests.acceptance.conftest import MakeFleet
 from tests.acceptance.fleet import PATIENCE, POOLS, SHORT, FleetUnderTest, Process
+from tests.servers import Proxy
 from tests.servers.daemon import free_port
 from tests.travel import ROOT, TravelService
 from tests.waiting import wait_until
@@ -25,17 +26,17 @@ class Broker:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port = free_port()
+        self.port = free_port()
         self._process: Process | None = None
 
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self._port}/0"
+        return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
         ready = self._folder / "broker.ready"
         ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "tasks.embedded", "--port", str(self._port), "--ready-file", str(ready)]
+        command = [sys.executable, "-m", "tasks.embedded", "--port", str(self.port), "--ready-file", str(ready)]
         self._process = Process(
             "broker", command, log=self._folder / "broker.log", environment={"PYTHONPATH": str(ROOT)}
         )
@@ -97,6 +98,22 @@ def test_a_kill_between_intent_and_effect(embedded):
 def test_a_pause_past_the_lease(embedded):
     """F1, F4: the late outcome heals the run."""
     scenarios.paused_past_its_lease(embedded(), pool="threads")
+
+
+def test_a_kill_between_commit_and_publish(embedded, broker: Broker):
+    """The store has handed over, and no message was sent: the queued lease lapses and the reaper publishes."""
+    with Proxy(broker.port) as proxy:
+        scenarios.killed_between_commit_and_publish(embedded(), pool="threads", broker=proxy)
+
+
+def test_doubled_and_very_late_messages(embedded):
+    """A ticket is spent once."""
+    scenarios.doubled_and_very_late(embedded(), pool="threads")
+
+
+def test_an_emptied_broker(embedded):
+    """Nothing is lost but time."""
+    scenarios.broker_emptied(embedded(), pool="prefork")
 
 
 def test_the_brokers_death_loses_nothing_but_time(embedded, broker: Broker):

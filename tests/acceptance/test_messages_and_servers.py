@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 import redis
 
-from adk_worker.runs import Dispatch
 from tests.acceptance import scenarios
 from tests.acceptance.fleet import LONG, PATIENCE, POOLS
 from tests.servers import PostgresServer, Proxy, RedisServer
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -37,32 +35,12 @@ def test_the_next_message_comes_after_the_commit_however_slow_that_is(make_fleet
 
 def test_doubled_and_very_late_messages_change_nothing(fleet):
     """A ticket is spent once: copies that come at once, and every ticket of a run that has ended, are refused."""
-    fleet.submit("doubled")
-    first = fleet.events("doubled", "submitted")[0].fence
-    for _ in range(5):
-        fleet.publish(Dispatch("acme", "doubled", first))
-    worker = fleet.worker("worker")
-    fleet.done_once("doubled")
-    ended = fleet.run("doubled")
-    for ticket in range(1, ended.fence + 2):
-        fleet.publish(Dispatch("acme", "doubled", ticket))
-    expected = 5 + ended.fence + 1
-    wait_until(
-        lambda: worker.log().count("step_duplicate") >= expected, within=PATIENCE, what="the copies to be refused"
-    )
-    assert fleet.run("doubled") == ended
-    fleet.done_once("doubled")
+    scenarios.doubled_and_very_late(fleet, pool="threads")
 
 
-def test_a_lost_message_is_published_again_under_its_ticket(fleet, redis_url: str):
+def test_a_lost_message_is_published_again_under_its_ticket(fleet):
     """The broker is emptied while runs are queued: nothing is lost but time."""
-    names = [f"lost-{number}" for number in range(5)]
-    for name in names:
-        fleet.submit(name)
-    redis.Redis.from_url(redis_url).flushdb()
-    fleet.worker("worker")
-    fleet.done_once(*names)
-    assert all(fleet.events(name, "published_again") for name in names)
+    scenarios.broker_emptied(fleet, pool="threads")
 
 
 def test_a_broker_that_restarts_empty_loses_nothing_but_time(fleet, redis_server: RedisServer):

@@ -96,11 +96,16 @@ def _rates(on: Servers, load: Load) -> Table:
             name,
             f"{one.per_second:.0f}",
             f"{min(spread):.0f} - {max(spread):.0f}",
-            f"{one.per_second / medians['bare'].per_second:.3f}",
+            f"{median(_ratios(rounds[key], rounds['bare'])):.2f}",
             f"{one.worker_ms:.2f}",
             "-" if one.commits is None else f"{one.commits:.2f}",
         )
     return table
+
+
+def _ratios(of: Sequence[Rate], to: Sequence[Rate]) -> list[float]:
+    """Of each round on its own: what else the machine does at that time slows both sides."""
+    return [one.per_second / other.per_second for one, other in zip(of, to, strict=True)]
 
 
 def _commits(on: Servers) -> Table:

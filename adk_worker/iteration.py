@@ -103,7 +103,7 @@ class Iteration:
 
     async def _ask(self, frontier: Checkpoint) -> Iterated:
         try:
-            answer = await self._in.interruption.guard(self._in.provider.complete(self._request(frontier)))
+            answer = await self._in.interruption.guard(self._complete(frontier))
         except ModelError as error:
             if error.transient:
                 raise
@@ -124,6 +124,13 @@ class Iteration:
         if standing is not Standing.KEPT:
             return self._left(answered, standing, IterationEnd.HANDED_OVER)
         return await self._play(answered, fresh=True)
+
+    async def _complete(self, frontier: Checkpoint) -> ModelAnswer:
+        try:
+            return await self._in.provider.complete(self._request(frontier))
+        except (SystemExit, KeyboardInterrupt) as error:
+            # A provider's: it would end the event loop, and with it every other run of the process.
+            raise RuntimeError(f"the model's provider raised {type(error).__name__}: {error}") from error
 
     def _request(self, frontier: Checkpoint) -> ModelRequest:
         agent = self._in.agent

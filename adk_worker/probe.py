@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from pydantic import JsonValue
 
 from adk_worker.bounded import NotStarted, Overran, Raised, Returned, is_async, run_bounded
-from adk_worker.outcomes import ToolOutcome
+from adk_worker.outcomes import OutcomeKind, ToolOutcome
 from adk_worker.results import MAX_RESULT_BYTES, returned, text_of
 
 PROBE_TIMEOUT: Final = 30.0
@@ -26,7 +26,11 @@ class Happened:
 
     def settled(self, *, max_bytes: int = MAX_RESULT_BYTES) -> ToolOutcome:
         """The outcome to record, as if the call itself had returned it."""
-        return self.outcome if isinstance(self.outcome, ToolOutcome) else returned(self.outcome, max_bytes=max_bytes)
+        if not isinstance(self.outcome, ToolOutcome):
+            return returned(self.outcome, max_bytes=max_bytes)
+        # A probe's own outcome has to fit into the store as much as any other.
+        checked = returned(self.outcome.content, max_bytes=max_bytes)
+        return self.outcome if checked.kind is OutcomeKind.RETURNED else checked
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,7 +242,8 @@ def submit(*, at: StoreTime, policy: FleetPolicy, fence: int = 0) -> State:
 def take(state: State, *, ticket: int, holder: str, at: StoreTime, ttl: float) -> Moved:
     """Grant the lease to the message that presents the ticket, lapsed or not; refuse every other as a duplicate."""
     lease = state.lease
-    if state.phase is not Phase.LIVE or lease.holding is not Holding.QUEUE or lease.fence != ticket:
+    if state.phase is not Phase.LIVE or lease.holding is not Holding.QUEUE or lease.fence != ticket or state.behind:
+        # A marked run whose worker let go of it is the reaper's to park: its stored frontier is not current (C3).
         return Moved(state, Verdict.REFUSED)
     if state.cancel_requested:
         return _cancelled(state)

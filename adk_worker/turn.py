@@ -81,6 +81,8 @@ class Turn:
         self._outcomes: dict[int, ToolOutcome] = {}
         self._unrecorded: dict[int, Claim] = {}
         self._tried: set[int] = set()
+        self._errors: dict[int, str] = {}
+        """What calls made here said that had no outcome, for whoever has to find out."""
 
     async def play(self, *, fresh: bool) -> TurnEnd:
         """Bring every call to its outcome.
@@ -125,7 +127,9 @@ class Turn:
             elif isinstance(answer, _Start):
                 starts.append(answer)
             else:
-                undecided.append((planned, *answer))
+                why, wait = answer
+                error = self._errors.get(planned.call.index)
+                undecided.append((planned, f"{error.rstrip('.')}; {why}" if error else why, wait))
         if undecided:
             # A call that never ran waits with the others: nothing of a turn is dispatched while any is undecided.
             waits = [wait for _, _, wait in undecided if wait is not None]
@@ -257,7 +261,7 @@ class Turn:
                 except Interrupted:
                     return
         if isinstance(ended, Unresolved):
-            await self._unresolved(call, claim, ended)
+            self._unresolved(call, claim, ended)
             return
         await self._keep(call, claim, self._masked(ended), lone=lone)
 
@@ -269,8 +273,9 @@ class Turn:
             self._unrecorded[call.index] = claim
         self._outcomes[call.index] = outcome
 
-    async def _unresolved(self, call: OutstandingCall, claim: Claim | None, ended: Unresolved) -> None:
-        _log.warning("call_unresolved", tool=call.tool, key=call.key, reason=ended.reason.value)
+    def _unresolved(self, call: OutstandingCall, claim: Claim | None, ended: Unresolved) -> None:
+        said = self._errors[call.index] = self._masker.text(ended.error_text)
+        _log.warning("call_unresolved", tool=call.tool, key=call.key, reason=ended.reason.value, error=said)
         if claim is not None and ended.late is not None:
             self._keep_late(asyncio.ensure_future(self._record_late(claim, ended.late)))
 

@@ -8,6 +8,7 @@ import redis
 from tests.acceptance import scenarios
 from tests.acceptance.fleet import LONG, PATIENCE, POOLS
 from tests.servers import PostgresServer, Proxy, RedisServer
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -57,6 +58,22 @@ def test_a_broker_that_restarts_empty_loses_nothing_but_time(fleet, redis_server
     held.release()
     fleet.done_once(*names)
     assert worker.log()
+
+
+def test_a_worker_outlives_a_broker_that_goes_away_while_messages_are_in_hand(fleet, redis_server: RedisServer):
+    """All slots are busy and more messages are reserved: the worker reconnects, and its runs go on."""
+    held = fleet.travel.hold("hold", at="before_answer", times=None)
+    worker = fleet.worker("worker", slots=4)
+    names = [f"in-hand-{number}" for number in range(6)]
+    for name in names:
+        fleet.submit(name)
+    held.wait(at_least=4, within=PATIENCE)
+    redis_server.stop()
+    wait_until(lambda: worker.says("onnection to broker lost"), within=PATIENCE, what="the worker to notice")
+    redis_server.start()
+    held.release()
+    fleet.done_once(*names)
+    assert worker.says("ready")
 
 
 def test_a_database_that_restarts_in_mid_run_is_waited_for(fleet, postgres_server: PostgresServer):

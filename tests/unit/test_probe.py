@@ -125,3 +125,10 @@ async def test_asking_can_be_cancelled(executor):
 
     with pytest.raises(asyncio.CancelledError):
         await asking
+
+
+@pytest.mark.parametrize("content", ["x" * 300_000, float("nan"), "\ud83d"])
+def test_an_outcome_of_the_probes_own_has_to_fit_into_the_store_too(content):
+    """I10: completed, with a marker that says what became of the result."""
+    outcome = ToolOutcome.model_construct(kind=OutcomeKind.RETURNED, content=content)
+    assert Happened(outcome).settled().kind is OutcomeKind.UNUSABLE

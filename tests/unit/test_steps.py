@@ -390,6 +390,27 @@ async def test_a_model_call_that_cancels_itself_is_an_exception_like_any_other(b
     assert (run.status, run.attention, run.crashes) == (RunStatus.QUEUED, Attention.EXCEPTION, 1)
 
 
+@pytest.mark.parametrize("error", [SystemExit("enough"), KeyboardInterrupt()])
+async def test_a_model_that_wants_to_end_the_process_ends_its_own_step_alone(bench, error):
+    """It is given back as any exception is; the other runs of the process never know."""
+
+    async def script(request):
+        raise error
+
+    assert await bench.stepper(agent_with(turns=script)).step(await bench.submit(), label="t") is StepEnd.GIVEN_BACK
+    assert type(error).__name__ in (await bench.run()).detail
+
+
+async def test_a_run_that_parks_on_a_call_says_what_the_call_said(bench, far_side):
+    """I10, R1: whoever has to find out what happened begins with the error, masked."""
+    far_side.after = ValueError("gateway timeout, token ghp_" + "a1B2c3D4e5F6" * 3)
+    stepper = bench.stepper(agent_with(far_side.tool()))
+    assert await stepper.step(await bench.submit(), label="t") is StepEnd.PARKED
+    detail = (await bench.run()).detail
+    assert "gateway timeout, token [secret:1]" in detail
+    assert "no probe" in detail
+
+
 async def test_a_transcript_that_is_gone_parks_the_run(bench, far_side, monkeypatch):
     """H2: rather than go on with a hole."""
     stepper = bench.stepper(agent_with(far_side.tool()))

@@ -42,6 +42,14 @@ def test_the_ticket_takes_the_lease_lapsed_or_not(expires_at):
     assert (moved.verdict, moved.state.lease) == (Verdict.DONE, held(8))
 
 
+def test_a_marked_run_is_not_taken_but_left_for_the_reaper_to_park():
+    """C3: its worker let go of it while what ran was ahead of the stored frontier."""
+    state = State(lease=queued(expires_at=NOW), behind=True)
+
+    assert take(state, ticket=7, holder="one", at=AT, ttl=TTL).verdict is Verdict.REFUSED
+    assert reap(state, at=AT, policy=POLICY).state.attention is Attention.FRONTIER_LOST
+
+
 @pytest.mark.parametrize("lease", [queued(6), queued(8), held(), held(expires_at=NOW - 1), FREE])
 def test_every_other_message_is_a_duplicate(lease):
     """F1."""

@@ -12,7 +12,9 @@ from adk_worker.cli.source import Access
 from adk_worker.errors import RunNotFoundError
 
 
-@click.command("inspect", short_help="Say where a run stands, and what is in its way.")
+@click.command(
+    "inspect", context_settings=dict(options.HELP), short_help="Say where a run stands, and what is in its way."
+)
 @options.run_id
 @options.tenant
 @click.option("--events", is_flag=True, help="Tell everything that happened to it, too.")

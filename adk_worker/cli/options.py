@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 import click
 
 from adk_worker.cli.program import Invocation
 from adk_worker.errors import InvalidNameError
 from adk_worker.names import check_name
+
+HELP: Final = MappingProxyType({"help_option_names": ["-h", "--help"]})
+"""Settings of every command that may also be called by itself: it remembers the help option of its first call."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 

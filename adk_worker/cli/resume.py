@@ -27,7 +27,7 @@ _FIRST_LOOK = 0.05
 _LONGEST_PAUSE = 1.0
 
 
-@click.command("resume")
+@click.command("resume", context_settings=dict(options.HELP))
 @options.run_id
 @options.tenant
 @click.option("--wait/--no-wait", default=True, help="Wait until a worker has carried it on; the default.")

@@ -23,7 +23,7 @@ def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # no
         ctx.exit()
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings=dict(options.HELP))
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Print the version."
 )

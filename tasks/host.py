@@ -6,7 +6,9 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import threading
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn
 
@@ -67,6 +69,7 @@ class Host:
                     "ADK_AGENTS is not set: this worker consumes runs and would know none of their agents. Name the "
                     "modules that hold them, or consume adk.control alone (-Q adk.control)."
                 )
+            _look_here_too()
             self._registry = Registry.load(self.settings.agents)
             _log.info("agents_loaded", agents=", ".join(self._registry.names))
         self._await_store()
@@ -114,6 +117,13 @@ class Host:
             reraise=True,
         )
         waiting(lambda: asyncio.run(_verify(self.settings)))
+
+
+def _look_here_too() -> None:
+    """Find agents in the working folder, as ``adk`` does; behind all else, so that nothing there hides a package."""
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)
 
 
 class _Slot:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import QueuePool
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from adk_worker.errors import ConfigurationError
 from adk_worker.urls import without_secrets
@@ -149,21 +152,35 @@ def _sqlite_engine(url: URL, options: SqlOptions) -> Engine:
         hide_parameters=True,
         **_pool(options),
     )
-    event.listen(engine, "connect", _set_up_sqlite)
+    event.listen(engine, "connect", partial(_set_up_sqlite, patience=options.socket_timeout))
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
-def _set_up_sqlite(connection: Any, _: object) -> None:
+def _set_up_sqlite(connection: Any, _: object, *, patience: float) -> None:
     cursor = connection.cursor()
     try:
-        # Readers do not wait for the writer. The file keeps the mode; asking for it again takes no lock.
-        if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            cursor.execute("PRAGMA journal_mode = WAL")
+        for attempt in _while_locked(patience):
+            with attempt:
+                # Readers do not wait for the writer. The file keeps the mode; asking for it again takes no lock.
+                if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                    cursor.execute("PRAGMA journal_mode = WAL")
         # A commit that was answered is on the disk, as on the servers.
         cursor.execute("PRAGMA synchronous = FULL")
     finally:
         cursor.close()
+
+
+def _while_locked(patience: float) -> Retrying:
+    """Try again for ``patience`` seconds: for a change of the journal's mode the driver does not wait by itself."""
+    return Retrying(
+        retry=retry_if_exception(
+            lambda error: isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+        ),
+        stop=stop_after_delay(patience),
+        wait=wait_random(0.005, 0.05),
+        reraise=True,
+    )
 
 
 def _begin_sqlite(connection: Connection) -> None:

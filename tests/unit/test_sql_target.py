@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,25 @@ def test_a_database_is_shown_without_its_password():
     database = Database("postgresql://user:secret@host/fleet?sslpassword=hidden", SqlOptions())
 
     assert database.name == "postgresql+psycopg2://user:***@host/fleet?sslpassword=***"
+
+
+def test_a_new_file_is_opened_by_several_at_once(tmp_path):
+    """SQLite refuses a change of the journal's mode that meets another, without the wait that it makes elsewhere.
+
+    One round in ten or so meets it.
+    """
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(100):
+            url = parse_url(f"sqlite:///{tmp_path / f'{number}.db'}")
+            barrier = threading.Barrier(4)
+
+            def connect(url=url, barrier=barrier):
+                engine = make_engine(url, SqlOptions(pool_size=1))
+                barrier.wait(10)
+                with engine.connect() as connection:
+                    mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar_one()
+                engine.dispose()
+                return mode
+
+            opened = [threads.submit(connect) for _ in range(4)]
+            assert [one.result(10) for one in opened] == ["wal"] * 4

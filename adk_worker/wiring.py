@@ -8,7 +8,7 @@ from adk_worker.client import Fleet
 from adk_worker.registry import Registry
 from adk_worker.runs import Stores
 from adk_worker.settings import Settings
-from stores import open_stores
+from adk_worker.siblings import require_ours
 
 if TYPE_CHECKING:
     from tasks.dispatch import CeleryDispatcher
@@ -19,6 +19,9 @@ def make_stores(settings: Settings) -> Stores:
 
     :raises ConfigurationError: the URL cannot be used.
     """
+    require_ours("stores")
+    from stores import open_stores  # noqa: PLC0415 - not before it is known to be ours
+
     return open_stores(settings.store_url, pool_size=settings.store_pool, socket_timeout=settings.socket_timeout)
 
 
@@ -27,6 +30,7 @@ def make_dispatcher(settings: Settings) -> CeleryDispatcher:
 
     :raises ConfigurationError: no broker is set.
     """
+    require_ours("tasks")
     from tasks.dispatch import CeleryDispatcher  # noqa: PLC0415 - what only looks at runs does not wait for Celery
 
     return CeleryDispatcher.from_settings(settings)

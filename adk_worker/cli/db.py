@@ -24,7 +24,10 @@ def upgrade(*, as_json: bool) -> int:
     ADK_MIGRATE_URL may name the store with the rights that this takes.
     """
     from adk_worker.settings import Settings
+    from adk_worker.siblings import require_ours
     from adk_worker.urls import without_secrets
+
+    require_ours("stores")
     from stores.sql import migrate
 
     settings = Settings.load()

@@ -162,7 +162,10 @@ def _checked(environment: Mapping[str, str], wanted: _Wanted) -> Settings:
     from adk_worker.errors import ConfigurationError
     from adk_worker.registry import Registry
     from adk_worker.settings import PREFIX, Settings
+    from adk_worker.siblings import require_ours
 
+    for package in ("stores", "tasks"):
+        require_ours(package)
     if find_spec("fakeredis") is None:
         raise ConfigurationError(
             "adk dev needs the extra 'embedded' for its broker: pip install 'adk-worker[embedded]'"

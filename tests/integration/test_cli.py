@@ -113,6 +113,25 @@ def test_a_listing_of_more_than_its_limit_says_so(adk):
     assert "there are more" in listed.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "argv"),
+    [
+        ("stores.py", ("list",)),
+        ("stores/__init__.py", ("db", "upgrade")),
+        ("tasks.py", ("run", "booking", "book", "--tenant", "acme")),
+        ("tasks.py", ("dev", "--agents", "tests.integration.agents")),
+    ],
+)
+def test_a_module_of_the_app_s_own_that_hides_a_package_of_ours_is_named(adk, name, argv):
+    """Python looks in the working folder first, and an app may well have tasks."""
+    file = adk.folder / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("# the app's own")
+    told = adk(*argv)
+    assert told.returncode == 78
+    assert f"{file} hides adk-worker's own package" in told.stderr
+
+
 def test_an_input_can_come_through_a_pipe(adk):
     ran = adk("run", "booking", "-", "--tenant", "acme", "--json", said="a long story\n")
     assert json.loads(ran.stdout)["input"] == "a long story\n"

@@ -7,6 +7,7 @@ Celery's programs do as they start. A web app does not need it: it publishes thr
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from typing import Any
 
@@ -33,6 +34,10 @@ class FleetLoader(AppLoader):
             return celery_config(self.app.settings) if given is None else given
         except ConfigurationError as error:
             raise NotUsableError(str(error)) from error
+        except ImportError as error:
+            # Also where the module is there and cannot import something itself: the error's own words say which.
+            why = f"the configuration {os.environ.get(env, env)!r} (--config) does not import from here: {error}"
+            raise NotUsableError(why) from error
 
 
 class FleetApp(Celery):

@@ -52,6 +52,7 @@ class TestAWorkerThatCanNeverWork:
             (WORKER, {"ADK_BROKER_URL": None}, "ADK_BROKER_URL is not set"),
             (WORKER, {"ADK_STORE_URL": "memory://"}, "a store in memory"),
             (("beat",), {"ADK_BROKER_URL": None}, "ADK_BROKER_URL is not set"),
+            (("--config", "nowhere", *WORKER), {}, "'nowhere' (--config) does not import"),
         ],
     )
     def test_says_why(self, fleet, arguments, environment, said):

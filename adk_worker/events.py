@@ -45,12 +45,12 @@ def reaped(before: State, after: State, verdict: Verdict, *, known_dead: bool = 
     elif verdict is Verdict.DONE:
         told.append(NewEvent(EventKind.PUBLISHED_AGAIN, {"wait": after.lease.wait}))
     if verdict is Verdict.PARKED:
-        told.append(parked(after, reaped_detail(after)))
+        told.append(parked(after, parked_detail(after)))
     return tuple(told)
 
 
-def reaped_detail(after: State) -> str:
-    """The ``detail`` of a run that its reaper parked, for people."""
+def parked_detail(after: State) -> str:
+    """The ``detail`` of a run that its reaper parked, or that stays parked for its lost frontier; for people."""
     if after.attention is Attention.POISONED:
         return f"its worker died {after.crashes} times without a new boundary"
     return f"what ran is ahead of sequence {after.sequence}, the newest frontier that could be stored"

@@ -397,10 +397,13 @@ def requeue(state: State, *, at: StoreTime, policy: FleetPolicy) -> Moved:
 def heal(state: State, *, key: str, at: StoreTime, policy: FleetPolicy) -> Moved:
     """An outcome came in for ``key``: queue the run again if it was parked on that call (F4).
 
-    The queued lease has lapsed at once: whoever brought the outcome may have no broker, so the reaper publishes.
+    The queued lease has lapsed at once: whoever brought the outcome may have no broker, so the reaper publishes. A
+    marked run cannot be queued: it stays parked, for its lost frontier now (C3).
     """
     if state.phase is not Phase.PARKED or key not in state.parked_on:
         return Moved(state, Verdict.REFUSED)
+    if state.behind:
+        return Moved(replace(state, attention=Attention.FRONTIER_LOST, parked_on=()), Verdict.PARKED)
     moved = requeue(state, at=at, policy=policy)
     if moved.verdict is not Verdict.DONE:
         return moved

@@ -63,6 +63,9 @@ def follow(data: MemoryData, run: RunKey, key: str) -> None:
     moved = transitions.heal(state, key=key, at=at, policy=FleetPolicy())
     if moved.verdict is Verdict.DONE:
         journal.write(data, run, moved.state, [events.healed(key)], at=at, detail=None)
+    elif moved.verdict is Verdict.PARKED:
+        detail = events.parked_detail(moved.state)
+        journal.write(data, run, moved.state, [events.parked(moved.state, detail)], at=at, detail=detail)
     if state.phase is Phase.CANCELLED:
         forget_if_decided(data, run)
 

@@ -39,7 +39,7 @@ def reap(
         case Verdict.CANCELLED:
             end_cancelled(data, key, moved.state, told, at=at)
         case Verdict.PARKED:
-            journal.write(data, key, moved.state, told, at=at, detail=events.reaped_detail(moved.state))
+            journal.write(data, key, moved.state, told, at=at, detail=events.parked_detail(moved.state))
         case _:
             journal.write(data, key, moved.state, told, at=at)
             recovery = before.lease.holding is Holding.WORKER

@@ -174,6 +174,9 @@ def _follow(tx: Connection, run: LockedRun, key: str) -> None:
     moved = transitions.heal(run.state, key=key, at=run.at, policy=FleetPolicy())
     if moved.verdict is Verdict.DONE:
         journal.write(tx, run, moved.state, [events.healed(key)], detail=None)
+    elif moved.verdict is Verdict.PARKED:
+        detail = events.parked_detail(moved.state)
+        journal.write(tx, run, moved.state, [events.parked(moved.state, detail)], detail=detail)
     if run.state.phase is Phase.CANCELLED:
         forget_if_decided(tx, run.tenant, run.run_id)
 

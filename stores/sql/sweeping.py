@@ -64,7 +64,7 @@ def _reap(
         case Verdict.CANCELLED:
             end_cancelled(tx, run, moved.state, told)
         case Verdict.PARKED:
-            journal.write(tx, run, moved.state, told, detail=events.reaped_detail(moved.state))
+            journal.write(tx, run, moved.state, told, detail=events.parked_detail(moved.state))
         case _:
             journal.write(tx, run, moved.state, told)
             dispatch = Dispatch(run.tenant, run.run_id, moved.state.lease.fence, was is Holding.WORKER)

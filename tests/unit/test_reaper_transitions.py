@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from adk_worker.transitions import Attention, Holding, Phase, State, Verdict, cancel, heal, reap, requeue
@@ -109,13 +111,24 @@ def test_an_outcome_heals_the_run_that_is_parked_on_it():
     assert (moved.verdict, moved.state) == (Verdict.DONE, State(lease=queued(8, expires_at=NOW, wait=0.0)))
 
 
+def test_a_marked_run_that_an_outcome_would_heal_is_left_with_its_lost_frontier():
+    """C3, F4: the call that it was parked on is decided, and it must not be carried on all the same."""
+    undecided = State(
+        lease=FREE, phase=Phase.PARKED, attention=Attention.UNDECIDED_CALL, parked_on=("k", "other"), behind=True
+    )
+
+    moved = heal(undecided, key="k", at=AT, policy=POLICY)
+
+    lost = replace(undecided, attention=Attention.FRONTIER_LOST, parked_on=())
+    assert (moved.verdict, moved.state) == (Verdict.PARKED, lost)
+
+
 @pytest.mark.parametrize(
     "state",
     [
         running(parked_on=("k",)),
         State(lease=FREE, phase=Phase.PARKED, parked_on=("other",)),
         State(lease=FREE, phase=Phase.CANCELLED, parked_on=("k",)),
-        State(lease=FREE, phase=Phase.PARKED, parked_on=("k",), behind=True),
         State(lease=held(), phase=Phase.PARKED, parked_on=("k",)),
     ],
 )

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from adk_worker.conformance.runs.driver import BOOKED, REFUSED, left_in_flight
+from adk_worker.conformance.runs.driver import BOOKED, REFUSED, Driver, left_in_flight
 from adk_worker.conformance.waiting import Racer, race_in_threads, winners
 from adk_worker.errors import ClaimOwnerError
 from adk_worker.idempotency import BY_OWNER, ClaimState
@@ -108,6 +108,22 @@ class EvidenceConformance:
 
         assert (await driver.run()).status is RunStatus.QUEUED
         assert [claim.state for claim in await driver.claims()] == [ClaimState.IN_FLIGHT, ClaimState.SETTLED]
+
+    async def test_a_marked_run_is_left_with_its_lost_frontier(self, stores: Stores) -> None:
+        """C3, F4: the call that it was parked on is decided, and it must not be carried on all the same."""
+        driver = Driver(stores)
+        lease = await driver.worker()
+        await driver.commit(lease, 1)
+        (claim,) = await driver.begin(lease, 0, ahead=True)
+        await driver.park(lease, claim)
+
+        await stores.idempotency.record(claim, BOOKED)
+
+        run = await driver.run()
+        assert (run.status, run.attention, run.parked_on) == (RunStatus.PARKED, Attention.FRONTIER_LOST, ())
+        assert "sequence 1" in (run.detail or "")
+        assert (await driver.claims())[0].outcome == BOOKED
+        assert [event.kind for event in await driver.events()][-1] == EventKind.PARKED
 
     async def test_the_outcome_of_another_call_heals_nothing(self, stores: Stores) -> None:
         """F4: nor does one that comes while the run is parked for another reason."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
 
@@ -23,7 +22,7 @@ from adk_worker.inspection import Inspection
 from adk_worker.lease import QUEUE, RunLease
 from adk_worker.liveness import known_dead, short_name
 from adk_worker.messages import canonical_json
-from adk_worker.printable import printable, printable_lines
+from adk_worker.printable import printable, printable_lines, time_of
 from adk_worker.resume import PlannedCall, ToolDisposition
 from adk_worker.runs import Event, Run, RunStatus
 from adk_worker.transitions import Attention
@@ -240,15 +239,12 @@ def _holder(run: Run) -> str:
 
 
 def _data(data: Mapping[str, object]) -> str:
-    return "  ".join(f"{printable(name)} {_value(name, value)}" for name, value in data.items() if value is not None)
+    # What is not so is not said: "known_dead false" would read as a claim that somebody lives.
+    said = {name: value for name, value in data.items() if value is not None and value is not False}
+    return "  ".join(f"{printable(name)} {_value(name, value)}" for name, value in said.items())
 
 
 def _value(name: str, value: object) -> str:
     if isinstance(value, str):
         return printable(short_name(value) if name == "holder" else value, limit=_MAX_DATA)
     return printable(canonical_json(value), limit=_MAX_DATA)
-
-
-def time_of(at: float) -> str:
-    """Seconds since the epoch as people read them: in UTC, which is what the logs of all hosts agree on."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -43,6 +43,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+from adk_worker.liveness import short_name
+from adk_worker.printable import time_of
+
 
 def _rebuild(cls: type[AdkError], args: tuple[Any, ...], fields: dict[str, Any]) -> AdkError:
     error = cls.__new__(cls)
@@ -137,8 +140,8 @@ class BrokerUnavailableError(AdkError):
 
     def __init__(self, *, broker: str, reason: str) -> None:
         super().__init__(
-            f"the broker {broker} did not take the message: {reason}. Check ADK_BROKER_URL and that it is up; the "
-            "reaper will publish the message again."
+            f"the broker {broker} did not take the message: {reason.rstrip('.')}. Check ADK_BROKER_URL and that it is "
+            "up; the reaper will publish the message again."
         )
         self.broker = broker
         self.reason = reason
@@ -199,8 +202,8 @@ class RunLeaseError(LeaseError):
 
     def __init__(self, *, tenant: str, run_id: str, holder: str, fence: int, expires_at: float) -> None:
         super().__init__(
-            f"run {run_id!r} of tenant {tenant!r} is held by {holder} under fence {fence} until {expires_at:.3f} "
-            "by the store's clock; wait for it to end or to lapse."
+            f"run {run_id!r} of tenant {tenant!r} is held by {short_name(holder)} under fence {fence} until "
+            f"{time_of(expires_at)} by the store's clock; wait for it to end or to lapse."
         )
         self.tenant = tenant
         self.run_id = run_id

@@ -8,6 +8,7 @@ escaped, as Python would write them, and nothing else is changed.
 from __future__ import annotations
 
 import unicodedata
+from datetime import UTC, datetime
 
 
 def printable(text: str, *, limit: int | None = None) -> str:
@@ -31,6 +32,11 @@ def printable_lines(text: str, *, limit: int | None = None) -> list[str]:
         shown.append(printable(line))
         left = None if left is None else left - len(line)
     return shown
+
+
+def time_of(at: float) -> str:
+    """Seconds since the epoch as people read them: in UTC, which is what the logs of all hosts agree on."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def _shows(character: str) -> bool:

@@ -66,8 +66,10 @@ async def sweep(
     began = await runs.sweep()
     gap = policy.lease_ttl if gap is None else gap
     counted = began.last is not None and began.now - began.last <= gap
-    if not counted:
-        _log.warning("sweep_after_gap", last=began.last, seconds=None if began.last is None else began.now - began.last)
+    if began.last is None:
+        _log.info("first_sweep")
+    elif not counted:
+        _log.warning("sweep_after_gap", last=began.last, seconds=began.now - began.last)
     publishing = _Publishing(dispatcher)
     reaped: list[Reaped] = []
     more = True

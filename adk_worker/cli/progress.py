@@ -21,6 +21,8 @@ _FIRST_LOOK: Final = 0.1
 _LONGEST_PAUSE: Final = 1.0
 _OUTAGE: Final = 60.0
 """For how many seconds a store that is away is waited for, unless a time-out says less."""
+_QUIET: Final = 10.0
+"""After so many seconds in the queue in which nothing happens, it is said that nobody takes the run."""
 
 
 class Show(Protocol):
@@ -32,6 +34,10 @@ class Show(Protocol):
 
     def standing(self, run: Run) -> None:
         """This is how it stands."""
+        ...
+
+    def untaken(self, run: Run) -> None:
+        """It is queued, and has been for long enough that somebody should know."""
         ...
 
 
@@ -55,6 +61,7 @@ async def follow(fleet: Fleet, run_id: str, *, tenant: str, timeout: float | Non
 async def _watch(fleet: Fleet, run_id: str, *, tenant: str, show: Show) -> Run:
     after, pause = 0, _FIRST_LOOK
     away_since: float | None = None
+    quiet_since: float | None = time.monotonic()
     while True:
         try:
             run = await fleet.get(run_id, tenant=tenant)
@@ -66,6 +73,11 @@ async def _watch(fleet: Fleet, run_id: str, *, tenant: str, show: Show) -> Run:
             away_since = None
             if run.status.resting:
                 return run
+            if after > seen or run.status is not RunStatus.QUEUED:
+                quiet_since = time.monotonic()
+            elif quiet_since is not None and time.monotonic() - quiet_since >= _QUIET:
+                show.untaken(run)
+                quiet_since = None  # said once, until something happens
             pause = _FIRST_LOOK if after > seen else min(pause * 1.5, _LONGEST_PAUSE)
         except StoreUnavailableError as error:
             now = time.monotonic()
@@ -96,6 +108,9 @@ def _shown() -> Iterator[Show]:
             def standing(self, run: Run) -> None:
                 status.update(Text(standing_line(run)))
 
+            def untaken(self, run: Run) -> None:
+                console.print(_untaken(run), style="yellow")
+
         yield Live()
 
 
@@ -105,6 +120,13 @@ class _Lines:
 
     def standing(self, run: Run) -> None:
         """Its events say it."""
+
+    def untaken(self, run: Run) -> None:
+        note(_untaken(run))
+
+
+def _untaken(run: Run) -> str:
+    return f"note: no worker takes {printable(run.run_id)}: does one run, does it know the agent, or is it busy?"
 
 
 def standing_line(run: Run) -> str:

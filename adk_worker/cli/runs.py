@@ -77,9 +77,8 @@ def table(runs: Sequence[Run]) -> str:
     from rich.table import Table
     from rich.text import Text
 
-    from adk_worker.describe import time_of
     from adk_worker.liveness import short_name
-    from adk_worker.printable import printable
+    from adk_worker.printable import printable, time_of
 
     grid = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
     for heading in ("TENANT", "RUN", "AGENT", "STATUS", "ATTENTION", "ITERATION", "UPDATED", "HOLDER"):

@@ -115,6 +115,25 @@ async def test_a_store_that_stays_away_is_given_up(driver, fleet, monkeypatch):
         await progress.follow(fleet, "run", tenant="acme", timeout=None)
 
 
+async def test_that_nobody_takes_a_run_is_said_once(driver, fleet, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "_QUIET", 0.0)
+    monkeypatch.setattr(progress, "_LONGEST_PAUSE", 0.01)
+    await driver.submit()
+    reading = driver.runs.get
+    looks = 0
+
+    async def get(*args, **kwargs):
+        nonlocal looks
+        looks += 1
+        if looks == 6:
+            await driver.park(await driver.worker())
+        return await reading(*args, **kwargs)
+
+    monkeypatch.setattr(driver.runs, "get", get)
+    await progress.follow(fleet, "run", tenant="acme", timeout=None)
+    assert capsys.readouterr().err.count("no worker takes run: does one run") == 1
+
+
 async def test_a_run_that_does_not_rest_in_time_is_let_go(driver, fleet):
     await driver.submit()
     with pytest.raises(WaitTimeoutError):

@@ -97,6 +97,12 @@ def test_a_parked_run_says_why_in_words_and_what_stands_behind_it():
     assert said[2:4] == [f"parked (poisoned): {WORDS[Attention.POISONED]}", "    its worker died 5 times"]
 
 
+def test_of_an_event_what_is_not_so_is_not_said():
+    told = {"holder": WORKER, "crashes": 1, "known_dead": False}
+    event = Event(id=1, at=AT, kind="recovered", fence=12, data=told)
+    assert describe_event(event) == "2026-11-18 11:06:40Z  recovered  fence 12  holder web-7 pid 4711  crashes 1"
+
+
 def test_every_attention_has_its_words():
     assert set(WORDS) == set(Attention)
 

@@ -19,7 +19,7 @@ from adk_worker.client import Fleet
 from adk_worker.runs import Dispatch, Event, Run, RunStatus
 from adk_worker.settings import Settings
 from adk_worker.wiring import make_fleet
-from examples.travel.model import ModelSide
+from examples.travel.model import ModelCall, ModelSide
 from tasks.dispatch import CeleryDispatcher
 from tests.servers import OrphanGuard
 from tests.travel import ROOT, TravelService
@@ -262,6 +262,17 @@ class FleetUnderTest:
         """What happened to it."""
         store = self.sync.events(run_id, tenant="acme")
         return [event for event in store if kind in {None, event.kind}]
+
+    def asked(self, run_id: str, *, iteration: int) -> ModelCall:
+        """Wait until the model has been asked for that iteration, and return the first such call."""
+
+        def calls() -> list[ModelCall]:
+            began = self.models.calls("began")
+            return [call for call in began if (call.run_id, call.iteration) == (run_id, iteration)]
+
+        return wait_until(
+            calls, within=self.patience, what=f"the model to be asked for {run_id}'s iteration {iteration}"
+        )[0]
 
     def rests(self, run_id: str, status: RunStatus = RunStatus.COMPLETED) -> Run:
         """Wait until nothing moves the run any more, and check where it rests."""

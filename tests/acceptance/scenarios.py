@@ -6,13 +6,35 @@ in the runtime knows of it. The same functions run on builds with a rule taken o
 
 from __future__ import annotations
 
+import os
+import random
+from dataclasses import dataclass
+
 import redis
 
 from adk_worker.runs import Dispatch, RunStatus
 from adk_worker.transitions import Attention
 from tests.acceptance.fleet import FleetUnderTest
+from tests.acceptance.write_lock import WriteLock
 from tests.servers import Proxy
 from tests.waiting import wait_until
+
+BOOKS = 3
+"""The iteration in which the travel agent's model asks for the booking, after a search and a hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """Kills at random: how many, and the lot they are drawn from; the same ones each time unless told otherwise."""
+
+    seed: int = 1
+    kills: int = 4
+
+    @classmethod
+    def asked_for(cls) -> Campaign:
+        """What ``ADK_CAMPAIGN=seed:kills`` in the environment asks for, for longer ones at a desk."""
+        seed, _, kills = os.environ.get("ADK_CAMPAIGN", f"{cls().seed}:{cls().kills}").partition(":")
+        return cls(int(seed), int(kills))
 
 
 def killed_in_a_model_call(fleet: FleetUnderTest, *, pool: str, run_id: str = "in-model") -> None:
@@ -20,17 +42,40 @@ def killed_in_a_model_call(fleet: FleetUnderTest, *, pool: str, run_id: str = "i
     fleet.models.hold(run_id, tenant="acme", iteration=3)
     victim = fleet.worker("victim", pool=pool)
     fleet.submit(run_id)
-    wait_until(
-        lambda: [call for call in fleet.models.calls("began") if (call.run_id, call.iteration) == (run_id, 3)],
-        within=fleet.patience,
-        what="the model to be asked a third time",
-    )
+    fleet.asked(run_id, iteration=3)
     victim.kill()
     fleet.models.release(run_id, tenant="acme", iteration=3)
     fleet.worker("heir", pool=pool)
     fleet.done_once(run_id)
     asked = [call.iteration for call in fleet.models.calls("began") if call.run_id == run_id]
     assert asked == [1, 2, 3, 3, 4, 5], asked
+
+
+def killed_before_the_intent(fleet: FleetUnderTest, *, pool: str, store: WriteLock, attempts: int = 10) -> None:
+    """SQLite: the model has asked for the booking, and the lock is taken before the worker can write the intent.
+
+    The call never ran, so the heir makes it. A run whose worker was quicker than the lock has to come to the same end.
+    """
+    victim = fleet.worker("victim", pool=pool)
+    names: list[str] = []
+    for attempt in range(attempts):
+        run_id = f"before-intent-{attempt}"
+        names.append(run_id)
+        fleet.models.hold(run_id, tenant="acme", iteration=BOOKS)
+        fleet.submit(run_id)
+        fleet.asked(run_id, iteration=BOOKS)
+        fleet.models.release(run_id, tenant="acme", iteration=BOOKS)
+        asked_for = "SELECT 1 FROM adk_runs WHERE run_id = ? AND iteration = ?"
+        with store.taken_after(asked_for, run_id, BOOKS, within=fleet.patience) as connection:
+            claimed = "SELECT 1 FROM adk_claims WHERE run_id = ? AND tool = 'book_seat'"
+            if connection.execute(claimed, (run_id,)).fetchone() is None:
+                victim.kill()
+                break
+    else:
+        raise AssertionError(f"the worker was quicker than the lock {attempts} times: {fleet.logs()}")
+    fleet.worker("heir", pool=pool)
+    fleet.done_once(*names)
+    assert fleet.events(names[-1], "recovered")
 
 
 def killed_between_intent_and_effect(fleet: FleetUnderTest, *, pool: str, run_id: str = "before-effect") -> None:
@@ -57,6 +102,39 @@ def killed_between_effect_and_record(fleet: FleetUnderTest, *, pool: str, run_id
     held.release(then="drop")
     fleet.worker("heir", pool=pool)
     fleet.done_once(run_id)
+
+
+def killed_at_random(fleet: FleetUnderTest, *, pool: str, campaign: Campaign) -> None:
+    """Workers die one after the other while runs come in, each after so many further steps of theirs, drawn by lot.
+
+    What a worker is doing when it dies is nobody's choice: whatever it is, every seat is booked once and paid once.
+    """
+    lot = random.Random(campaign.seed)
+    workers = [fleet.worker(f"worker-{number}", pool=pool) for number in range(2)]
+    names: list[str] = []
+
+    def submit() -> None:
+        names.append(f"campaign-{len(names)}")
+        fleet.submit(names[-1], model_delay=lot.choice([0, 0.05, 0.3]))
+
+    def steps() -> int:
+        return len(fleet.models.calls()) + len(fleet.travel.entries())
+
+    for _ in range(4):
+        submit()
+    for number in range(campaign.kills):
+        submit()
+        due = steps() + lot.randint(2, 30)
+        wait_until(
+            lambda due=due: steps() >= due or all(fleet.run(name).status.resting for name in names[-5:]),
+            within=fleet.patience,
+            what=f"step {due} of the runs (seed {campaign.seed})\n{fleet.logs()}",
+        )
+        victim = lot.randrange(len(workers))
+        workers[victim].kill()
+        workers[victim] = fleet.worker(f"heir-{number}", pool=pool)
+    fleet.done_once(*names)
+    assert any(fleet.events(name, "recovered") for name in names), "nobody died with a run in hand"
 
 
 def killed_in_a_booking_nobody_can_ask_about(fleet: FleetUnderTest, *, pool: str, run_id: str = "blind-death") -> None:
@@ -99,17 +177,12 @@ def paused_before_it_acts(fleet: FleetUnderTest, *, pool: str, run_id: str = "st
 
     Its intent is refused for its fence, so it dispatches nothing (F1): without that check it books a second seat.
     """
-    iteration = 3
-    fleet.models.hold(run_id, tenant="acme", iteration=iteration)
+    fleet.models.hold(run_id, tenant="acme", iteration=BOOKS)
     sleeper = fleet.worker("sleeper", pool=pool)
     fleet.submit(run_id)
-    wait_until(
-        lambda: [c for c in fleet.models.calls("began") if (c.run_id, c.iteration) == (run_id, iteration)],
-        within=fleet.patience,
-        what="the model to be asked",
-    )
+    fleet.asked(run_id, iteration=BOOKS)
     sleeper.pause()
-    fleet.models.release(run_id, tenant="acme", iteration=iteration)
+    fleet.models.release(run_id, tenant="acme", iteration=BOOKS)
     fleet.worker("heir", pool=pool)
     fleet.rests(run_id)
     ended = fleet.run(run_id)

@@ -13,12 +13,15 @@ from stores.sql.migrate import upgrade
 from tests.acceptance import scenarios
 from tests.acceptance.conftest import MakeFleet
 from tests.acceptance.fleet import PATIENCE, POOLS, SHORT, FleetUnderTest, Process
+from tests.acceptance.write_lock import WriteLock
 from tests.servers import Proxy
 from tests.servers.daemon import free_port
 from tests.travel import ROOT, TravelService
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(240)]
+
+pools = pytest.mark.parametrize("pool", list(POOLS))
 
 
 class Broker:
@@ -78,49 +81,70 @@ def embedded(tmp_path: Path, broker: Broker, travel: TravelService, orphan_guard
         yield make
 
 
-@pytest.mark.parametrize("pool", list(POOLS))
+@pools
 def test_a_kill_in_a_model_call(embedded, pool):
     """The frontier before it is carried on; no call of a tool is repeated."""
     scenarios.killed_in_a_model_call(embedded(), pool=pool)
 
 
-@pytest.mark.parametrize("pool", list(POOLS))
+@pools
+def test_a_kill_before_the_intent(embedded, pool):
+    """I2: the claim was about to be written; the call never ran, so it is made, once."""
+    fleet = embedded()
+    lock = WriteLock(fleet.store_url.removeprefix("sqlite:///"))
+    scenarios.killed_before_the_intent(fleet, pool=pool, store=lock)
+
+
+@pools
 def test_a_kill_between_effect_and_record(embedded, pool):
     """I2, I7: the probe finds the booking."""
     scenarios.killed_between_effect_and_record(embedded(), pool=pool)
 
 
-def test_a_kill_between_intent_and_effect(embedded):
+@pools
+def test_a_kill_between_intent_and_effect(embedded, pool):
     """I2, I7: the probe bars the key."""
-    scenarios.killed_between_intent_and_effect(embedded(), pool="threads")
+    scenarios.killed_between_intent_and_effect(embedded(), pool=pool)
 
 
-def test_a_pause_past_the_lease(embedded):
+@pools
+def test_kills_at_random_moments(embedded, pool):
+    """I2-I4, F1: nobody chose what was going on."""
+    fleet = embedded(times={**SHORT, "ADK_MAX_CRASHES": "50"})
+    scenarios.killed_at_random(fleet, pool=pool, campaign=scenarios.Campaign.asked_for())
+
+
+@pools
+def test_a_pause_past_the_lease(embedded, pool):
     """F1, F4: the late outcome heals the run."""
-    scenarios.paused_past_its_lease(embedded(), pool="threads")
+    scenarios.paused_past_its_lease(embedded(), pool=pool)
 
 
-def test_a_kill_between_commit_and_publish(embedded, broker: Broker):
+@pools
+def test_a_kill_between_commit_and_publish(embedded, broker: Broker, pool):
     """The store has handed over, and no message was sent: the queued lease lapses and the reaper publishes."""
     with Proxy(broker.port) as proxy:
-        scenarios.killed_between_commit_and_publish(embedded(), pool="threads", broker=proxy)
+        scenarios.killed_between_commit_and_publish(embedded(), pool=pool, broker=proxy)
 
 
-def test_doubled_and_very_late_messages(embedded):
+@pools
+def test_doubled_and_very_late_messages(embedded, pool):
     """A ticket is spent once."""
-    scenarios.doubled_and_very_late(embedded(), pool="threads")
+    scenarios.doubled_and_very_late(embedded(), pool=pool)
 
 
-def test_an_emptied_broker(embedded):
+@pools
+def test_an_emptied_broker(embedded, pool):
     """Nothing is lost but time."""
-    scenarios.broker_emptied(embedded(), pool="prefork")
+    scenarios.broker_emptied(embedded(), pool=pool)
 
 
-def test_the_brokers_death_loses_nothing_but_time(embedded, broker: Broker):
+@pools
+def test_the_brokers_death_loses_nothing_but_time(embedded, broker: Broker, pool):
     """Its messages are gone with it; the reaper publishes them again from the store."""
     fleet = embedded()
     held = fleet.travel.hold("hold", at="before_answer", times=None)
-    fleet.worker("worker")
+    fleet.worker("worker", pool=pool)
     names = [f"embedded-{number}" for number in range(3)]
     for name in names:
         fleet.submit(name)

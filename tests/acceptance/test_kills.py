@@ -6,7 +6,7 @@ import pytest
 
 from adk_worker.runs import RunStatus
 from tests.acceptance import scenarios
-from tests.acceptance.fleet import LONG, PATIENCE, POOLS
+from tests.acceptance.fleet import LONG, PATIENCE, POOLS, SHORT
 from tests.servers import Proxy
 from tests.waiting import wait_until
 
@@ -33,20 +33,22 @@ def test_between_effect_and_record(fleet, pool):
     scenarios.killed_between_effect_and_record(fleet, pool=pool)
 
 
-def test_in_a_booking_that_nobody_can_ask_about(fleet):
+@pools
+def test_in_a_booking_that_nobody_can_ask_about(fleet, pool):
     """I5, I7: an indeterminate call is never guessed at: the run parks, and names it."""
-    scenarios.killed_in_a_booking_nobody_can_ask_about(fleet, pool="threads")
+    scenarios.killed_in_a_booking_nobody_can_ask_about(fleet, pool=pool)
 
 
-def test_before_the_intent(fleet, postgres_proxy: Proxy):
+@pools
+def test_before_the_intent(fleet, postgres_proxy: Proxy, pool):
     """I2: the claim was being written and was not committed; it never ran, so it is made, once."""
     fault = postgres_proxy.hold_answer(to=b"INSERT INTO adk_claims")
-    victim = fleet.worker("victim", ADK_STORE_URL=postgres_proxy.url(fleet.store_url))
+    victim = fleet.worker("victim", pool=pool, ADK_STORE_URL=postgres_proxy.url(fleet.store_url))
     fleet.submit("before-intent")
     fault.wait(within=PATIENCE)
     victim.kill()
     fault.release()
-    fleet.worker("heir")
+    fleet.worker("heir", pool=pool)
     fleet.done_once("before-intent")
     assert fleet.events("before-intent", "recovered")
 
@@ -57,17 +59,20 @@ def test_between_commit_and_publish(fleet, redis_proxy: Proxy, pool):
     scenarios.killed_between_commit_and_publish(fleet, pool=pool, broker=redis_proxy)
 
 
+@pools
+def test_at_random_moments(make_fleet, pool):
+    """I2-I4, F1: nobody chose what was going on."""
+    fleet = make_fleet(times={**SHORT, "ADK_MAX_CRASHES": "50"})
+    scenarios.killed_at_random(fleet, pool=pool, campaign=scenarios.Campaign.asked_for())
+
+
 def test_a_prefork_child_alone(make_fleet):
     """Its parent sees it die and has its run resumed at once: every lease and every wait here is minutes long."""
     fleet = make_fleet(times=LONG)
     fleet.models.hold("child", tenant="acme", iteration=2)
     worker = fleet.worker("worker", pool="prefork")
     fleet.submit("child")
-    (began,) = wait_until(
-        lambda: [c for c in fleet.models.calls("began") if (c.run_id, c.iteration) == ("child", 2)],
-        within=PATIENCE,
-        what="the model to be asked",
-    )
+    began = fleet.asked("child", iteration=2)
     (child,) = [process for process in worker.children() if process.pid == began.pid]
     child.kill()
     fleet.models.release("child", tenant="acme", iteration=2)

@@ -397,16 +397,15 @@ def requeue(state: State, *, at: StoreTime, policy: FleetPolicy) -> Moved:
 def heal(state: State, *, key: str, at: StoreTime, policy: FleetPolicy) -> Moved:
     """An outcome came in for ``key``: queue the run again if it was parked on that call (F4).
 
-    The queued lease has lapsed at once: whoever brought the outcome may have no broker, so the reaper publishes. A
+    The queued lease has lapsed at once: whoever brought the outcome may have no broker, so the reaper publishes.
+    Whoever holds the lease of the resting run loses it: nobody would bring the outcome again once they have let go. A
     marked run cannot be queued: it stays parked, for its lost frontier now (C3).
     """
     if state.phase is not Phase.PARKED or key not in state.parked_on:
         return Moved(state, Verdict.REFUSED)
     if state.behind:
         return Moved(replace(state, attention=Attention.FRONTIER_LOST, parked_on=()), Verdict.PARKED)
-    moved = requeue(state, at=at, policy=policy)
-    if moved.verdict is not Verdict.DONE:
-        return moved
+    moved = requeue(_freed(state, state.phase), at=at, policy=policy)
     return replace(moved, state=replace(moved.state, lease=replace(moved.state.lease, expires_at=at.now, wait=0.0)))
 
 

@@ -111,6 +111,15 @@ def test_an_outcome_heals_the_run_that_is_parked_on_it():
     assert (moved.verdict, moved.state) == (Verdict.DONE, State(lease=queued(8, expires_at=NOW, wait=0.0)))
 
 
+def test_whoever_holds_the_parked_run_loses_it_to_the_outcome():
+    """F4: it would stay parked on a decided call, for nobody brings the outcome again once the holder has let go."""
+    parked = State(lease=held(), phase=Phase.PARKED, attention=Attention.UNDECIDED_CALL, parked_on=("k",))
+
+    moved = heal(parked, key="k", at=AT, policy=POLICY)
+
+    assert (moved.verdict, moved.state) == (Verdict.DONE, State(lease=queued(8, expires_at=NOW, wait=0.0)))
+
+
 def test_a_marked_run_that_an_outcome_would_heal_is_left_with_its_lost_frontier():
     """C3, F4: the call that it was parked on is decided, and it must not be carried on all the same."""
     undecided = State(
@@ -129,7 +138,6 @@ def test_a_marked_run_that_an_outcome_would_heal_is_left_with_its_lost_frontier(
         running(parked_on=("k",)),
         State(lease=FREE, phase=Phase.PARKED, parked_on=("other",)),
         State(lease=FREE, phase=Phase.CANCELLED, parked_on=("k",)),
-        State(lease=held(), phase=Phase.PARKED, parked_on=("k",)),
     ],
 )
 def test_an_outcome_heals_nothing_else(state):

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from adk_worker.conformance.runs.driver import BOOKED, REFUSED, Driver, left_in_flight
-from adk_worker.conformance.waiting import Racer, race_in_threads, winners
-from adk_worker.errors import ClaimOwnerError
+from adk_worker.conformance.waiting import LONG, Racer, race_in_threads, winners
+from adk_worker.errors import ClaimOwnerError, StaleFenceError
 from adk_worker.idempotency import BY_OWNER, ClaimState
 from adk_worker.runs import Committed, EventKind, RunStatus, Stores
 from adk_worker.transitions import Attention, Holding, Verdict
@@ -108,6 +108,20 @@ class EvidenceConformance:
 
         assert (await driver.run()).status is RunStatus.QUEUED
         assert [claim.state for claim in await driver.claims()] == [ClaimState.IN_FLIGHT, ClaimState.SETTLED]
+
+    async def test_a_late_outcome_heals_the_run_whoever_holds_it(self, stores: Stores) -> None:
+        """F4: somebody at a terminal has the parked run's lease; they lose it, for the outcome comes but once."""
+        driver, lease, claim = await left_in_flight(stores)
+        await driver.park(lease, claim)
+        held = await stores.leases.acquire("run", tenant=driver.tenant, holder="cli", ttl_seconds=LONG)
+
+        await stores.idempotency.record(claim, BOOKED)
+
+        run = await driver.run()
+        assert (run.status, run.parked_on) == (RunStatus.QUEUED, ())
+        assert run.fence > held.fence
+        with pytest.raises(StaleFenceError):
+            await stores.leases.renew(held, ttl_seconds=LONG)
 
     async def test_a_marked_run_is_left_with_its_lost_frontier(self, stores: Stores) -> None:
         """C3, F4: the call that it was parked on is decided, and it must not be carried on all the same."""

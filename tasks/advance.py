@@ -12,6 +12,7 @@ from celery.exceptions import Reject
 from adk_worker.errors import UnreadableMessageError
 from tasks.envelope import ADVANCE, RESUME, decode
 from tasks.process import WorkerProcess
+from tasks.untold import untold
 
 _log = structlog.get_logger(__name__)
 
@@ -36,4 +37,5 @@ def _carry_out(
     except UnreadableMessageError as error:
         _log.warning("message_unreadable", task_id=task_id, reason=error.reason)
         raise Reject(error.reason, requeue=False) from error
-    return process().carry_out(message, label=task_id)
+    with untold(task_id):
+        return process().carry_out(message, label=task_id)

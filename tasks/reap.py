@@ -9,12 +9,14 @@ from celery import Celery
 
 from tasks.envelope import REAP
 from tasks.process import WorkerProcess
+from tasks.untold import untold
 
 
 def add_reap(app: Celery, process: Callable[[], WorkerProcess]) -> None:
     """Register the task; ``process`` finds the worker process that runs it."""
 
-    @app.task(name=REAP)
-    def reap(**_: Any) -> str:
-        report = process().reap()
+    @app.task(name=REAP, bind=True)
+    def reap(self: Any, **_: Any) -> str:
+        with untold(self.request.id):
+            report = process().reap()
         return "store away" if report is None else f"{report.acted} lapsed, {report.unpublished} not published"

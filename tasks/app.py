@@ -11,6 +11,7 @@ import os
 from functools import cached_property
 from typing import Any
 
+import click
 from celery import Celery
 from celery.loaders.app import AppLoader
 
@@ -38,6 +39,21 @@ class FleetLoader(AppLoader):
             # Also where the module is there and cannot import something itself: the error's own words say which.
             why = f"the configuration {os.environ.get(env, env)!r} (--config) does not import from here: {error}"
             raise NotUsableError(why) from error
+
+    def import_default_modules(self) -> Any:
+        """What a program imports as it starts. Flower asks for it once it has read its options, before it listens."""
+        program = click.get_current_context(silent=True)
+        if program is not None and program.info_name == "flower":
+            self._settle_flower()
+        return super().import_default_modules()
+
+    def _settle_flower(self) -> None:
+        from tasks.flower import settle_flower  # noqa: PLC0415 - an extra, and there if its own command runs
+
+        try:
+            settle_flower()
+        except ConfigurationError as error:
+            raise NotUsableError(str(error)) from error
 
 
 class FleetApp(Celery):

@@ -85,6 +85,10 @@ class Process:
         assert self._process.poll() is None, f"{self.name} ended by itself:\n{self.log()[-4000:]}"
         return what in self.log()
 
+    def ends(self, *, within: float) -> int:
+        """Its exit code, once it has ended by itself."""
+        return self._process.wait(within)
+
     def children(self) -> list[psutil.Process]:
         """Its processes below it, the pool's of a prefork worker."""
         return psutil.Process(self.pid).children(recursive=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import http.client
 import os
 import subprocess
 import sys
@@ -14,8 +12,8 @@ import pytest
 
 from tests.acceptance.fleet import PATIENCE
 from tests.architecture.packages import ROOT
+from tests.flower import Flower
 from tests.integration.fleet import CeleryFleet
-from tests.servers.daemon import free_port
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -77,22 +75,10 @@ class TestFlower:
         assert "user:password" in log.read_text()
 
     def test_listens_on_the_loopback_and_asks_for_it(self, run):
-        port = free_port()
-        process, _ = run("flower", FLOWER_BASIC_AUTH="ann:secret", FLOWER_PORT=str(port))
-
-        def asked(password=None):
-            token = base64.b64encode(f"ann:{password}".encode()).decode()
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-            try:
-                connection.request("GET", "/workers", headers={"Authorization": f"Basic {token}"} if password else {})
-                return connection.getresponse().status
-            except OSError:
-                return None
-            finally:
-                connection.close()
-
-        wait_until(lambda: asked("secret") == 200, within=PATIENCE, what="Flower to answer")
-        assert asked() == asked("wrong") == 401
+        flower = Flower()
+        process, _ = run("flower", **flower.environment)
+        wait_until(lambda: flower.ask("/workers")[0] == 200, within=PATIENCE, what="Flower to answer")
+        assert flower.ask("/workers", password=None)[0] == flower.ask("/workers", password="wrong")[0] == 401
         listening = [
             c.laddr.ip for c in psutil.Process(process.pid).net_connections() if c.status == psutil.CONN_LISTEN
         ]

@@ -1,0 +1,77 @@
+"""How far the model looks. All bounds stand here, with the number of states that each of them reaches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Fault(Enum):
+    """What may go wrong. ``Bounds.faults`` of them may, in any mixture of the kinds that are let loose."""
+
+    CRASH = "dies"
+    """A worker dies, anywhere."""
+    LAPSE = "lapses"
+    """The lease of a worker that lives lapses: it was paused, or could not renew."""
+    COPY = "delivered twice"
+    LOSS = "lost"
+    NO_ANSWER = "no answer"
+    """A write's answer does not come. It was made, or will be made late, or never."""
+    TIMEOUT = "times out"
+    """A call times out, and its request is still under way."""
+    UNSENT = "request lost"
+    """A request does not reach the far side."""
+    CHECKPOINT = "checkpoint not stored"
+    EXCEPTION = "gives up"
+    DRAIN = "drains"
+    LET_GO = "lets go"
+    """A lease is released without giving the run back."""
+    MODEL = "model fails"
+
+
+class Probe(Enum):
+    """What the tool's far side can be asked."""
+
+    NONE = "none"
+    """Nothing: people decide."""
+    FENCING = "fencing"
+    """Whether the call happened; if not, the far side refuses what comes under an older fence from then on."""
+    SEEN = "seen"
+    """Whether the call happened by now; requests outlive their sender for ``max_in_flight`` at most."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much there is of everything."""
+
+    workers: int = 2
+    calls: int = 1
+    """Iterations with an effectful call; one more ends the run."""
+    faults: int = 2
+    acts: int = 0
+    """How many things people do: cancel, queue again, decide a call, hold the lease at a terminal."""
+    probe: Probe = Probe.NONE
+    kinds: frozenset[Fault] = frozenset(Fault)
+    max_crashes: int = 3
+    reaper: bool = True
+
+
+_HARD = frozenset({Fault.CRASH, Fault.LAPSE, Fault.TIMEOUT, Fault.CHECKPOINT})
+"""What decides about calls and frontiers; messages and answers are left in peace."""
+
+TESTED: dict[str, tuple[Bounds, int]] = {
+    "nothing goes wrong, and nobody reaps": (Bounds(faults=0, reaper=False), 10),
+    "any two faults": (Bounds(), 60318),
+    "any fault, and people": (Bounds(faults=1, acts=2), 23991),
+    "any fault in two iterations": (Bounds(faults=1, calls=2), 14290),
+    "any fault among three workers": (Bounds(faults=1, workers=3), 2403),
+    "a far side that refuses older fences": (Bounds(probe=Probe.FENCING, kinds=_HARD), 56600),
+    "a far side that sees what has arrived": (Bounds(probe=Probe.SEEN, kinds=_HARD), 66854),
+    "a far side that sees, and people": (Bounds(faults=1, acts=1, probe=Probe.SEEN), 11728),
+}
+"""Bounds that every run of the tests goes through, with the number of states that each reaches."""
+
+LARGER: dict[str, tuple[Bounds, int]] = {
+    "any two faults, and people": (Bounds(acts=1), 0),
+}
+"""Bounds for ``python -m tests.model``."""

@@ -1,0 +1,432 @@
+"""The writes of a run store, composed of the tables as every store composes them, and what must be true of each.
+
+Rows and claims are small numbers in a :class:`~tests.model.world.World`; here they are turned into what the tables
+take, and what comes back is kept, so that no function of a table is asked the same thing twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from adk_worker.errors import ClaimOwnerError
+from adk_worker.idempotency import BY_OWNER, Claim, ClaimState, Intent
+from adk_worker.outcomes import OutcomeKind, ToolOutcome
+from adk_worker.transitions import Attention, FleetPolicy, Holding, Phase, Reason, State, StoreTime, Then, Verdict
+from tests.model.rules import Rules
+from tests.model.world import FAILED, HAPPENED, NOTHING, Call, Ghost, Impossible, Op, Violation, World
+
+NOW = StoreTime(0.0)
+WAIT = 1.0
+"""Every wait of the policy, in seconds: what lapses does so at any moment."""
+IN_FLIGHT_WAIT = 2.0
+"""The wait of a run that is given back until requests of a dead owner are no longer under way."""
+
+_OUTCOMES = {
+    FAILED: ToolOutcome(kind=OutcomeKind.FAILED, content="it did not happen"),
+    HAPPENED: ToolOutcome(kind=OutcomeKind.RETURNED, content="it happened"),
+}
+_NUMBERS = {outcome.kind: number for number, outcome in _OUTCOMES.items()}
+_ACCEPTED = frozenset({Verdict.DONE, Verdict.CANCELLED, Verdict.PARKED})
+_RESTING = frozenset(Phase) - {Phase.LIVE}
+
+
+def key_of(call: int) -> str:
+    """The idempotency key of a call."""
+    return f"call-{call}"
+
+
+def claim_of(number: int, call: Call) -> Claim:
+    """The claim as the tables see it."""
+    settled = call.outcome != NOTHING
+    return Claim(
+        "acme",
+        key_of(number),
+        str(call.owner),
+        "digest",
+        ClaimState.SETTLED if settled else ClaimState.IN_FLIGHT,
+        outcome=_OUTCOMES[call.outcome] if settled else None,
+        settled_by=(BY_OWNER if call.by_owner else "somebody") if settled else None,
+        dead_seen_at=0.0 if call.dead_seen else None,
+        former=tuple(str(owner) for owner in call.former),
+        late=tuple(_OUTCOMES[outcome] for outcome in call.late),
+    )
+
+
+def call_of(claim: Claim, before: Call | None) -> Call:
+    """The claim as the model keeps it."""
+    dead_seen = claim.dead_seen_at is not None
+    return Call(
+        int(claim.owner),
+        NOTHING if claim.outcome is None else _NUMBERS[claim.outcome.kind],
+        claim.settled_by == BY_OWNER,
+        tuple(int(owner) for owner in claim.former),
+        dead_seen,
+        dead_seen and before is not None and before.quiet and before.owner == int(claim.owner),
+        tuple(_NUMBERS[outcome.kind] for outcome in claim.late),
+    )
+
+
+class Store:
+    """Makes the writes. It holds no state of a run, only what it has learnt of the tables."""
+
+    def __init__(self, rules: Rules, *, max_crashes: int) -> None:
+        self.rules = rules
+        self.policy = FleetPolicy(
+            lease_ttl=WAIT,
+            dispatch_grace=WAIT,
+            dispatch_grace_max=WAIT,
+            retry_backoff=WAIT,
+            retry_backoff_max=WAIT,
+            max_crashes=max_crashes,
+        )
+        self.rows: list[State] = []
+        self._numbers: dict[State, int] = {}
+        self._asked: dict[tuple[Any, ...], Any] = {}
+
+    # --- rows -------------------------------------------------------------------------------------------------
+
+    def number(self, row: State) -> int:
+        """The number of a row."""
+        known = self._numbers.get(row)
+        if known is None:
+            known = self._numbers[row] = len(self.rows)
+            self.rows.append(row)
+            _check_row(row)
+        return known
+
+    def _moved(self, name: str, row: int, *args: Any, **fields: Any) -> tuple[int, Verdict]:
+        asked = (name, row, *args, *fields.values())
+        if asked not in self._asked:
+            moved = getattr(self.rules, name)(self.rows[row], *args, **fields)
+            self._asked[asked] = (self.number(moved.state), moved.verdict)
+        answer: tuple[int, Verdict] = self._asked[asked]
+        return answer
+
+    def _lease(self, name: str, row: int, **fields: Any) -> tuple[int, bool]:
+        """A write of the lease alone: the row, and whether it was granted."""
+        asked = (name, row, *fields.values())
+        if asked not in self._asked:
+            state = self.rows[row]
+            lease = getattr(self.rules, name)(state.lease, **fields)
+            after = row if lease is None else self.number(replace(state, lease=lease))
+            self._asked[asked] = (after, lease is not None)
+        answer: tuple[int, bool] = self._asked[asked]
+        return answer
+
+    # --- a worker's writes ------------------------------------------------------------------------------------
+
+    def apply(self, world: World, op: Op) -> tuple[World, Any]:
+        """Make a write, as it was asked for; the answer is its verdict, for ``begin`` and ``settle`` the claim too.
+
+        :raises Violation: something is not as it must be.
+        """
+        made: tuple[World, Any] = getattr(self, f"_{op[0]}")(world, *op[1:])
+        return made
+
+    def take(self, world: World, ticket: int) -> tuple[World, Verdict]:
+        """A message presents its ticket."""
+        before = self.rows[world.row]
+        holder = str(before.lease.fence + 1)
+        row, verdict = self._moved("take", world.row, ticket=ticket, holder=holder, at=NOW, ttl=WAIT)
+        if verdict is not Verdict.DONE:
+            return self._ended(world._replace(row=row), verdict), verdict
+        if before.lease.holding is not Holding.QUEUE or before.lease.fence != ticket:
+            raise Violation(
+                f"the run was taken with ticket {ticket}, which is not the one that the queue holds it under"
+            )
+        if ticket <= world.ghost.rested:
+            raise Violation(f"ticket {ticket} is from before the run was parked, and carried it on")
+        if world.ghost.cancelled:
+            raise Violation("a cancel was overlooked: the run was taken")
+        if world.stored[1] < world.ghost.ran:
+            raise Violation(
+                f"the run is carried on from stage {world.stored[1]}, though it has been at stage {world.ghost.ran}"
+            )
+        fence = self.rows[row].lease.fence
+        taken = self._given(world._replace(row=row))
+        return taken._replace(ghost=taken.ghost._replace(right=fence)), verdict
+
+    def _begin(self, world: World, fence: int, number: int, seen: int, ahead: bool) -> tuple[World, Any]:
+        row, verdict = self._moved("begin", world.row, fence=fence, ahead=ahead)
+        self._check_right(world, row, fence, verdict)
+        if verdict is not Verdict.DONE:
+            return self._ended(world._replace(row=row), verdict), (verdict, None)
+        stored = world.calls[number]
+        asked = ("begin_claim", number, stored, fence, seen)
+        if asked not in self._asked:
+            intent = Intent(key_of(number), "digest", take_over=str(seen) if seen else None)
+            claim = self.rules.begin_claim(
+                None if stored is None else claim_of(number, stored),
+                intent,
+                tenant="acme",
+                owner=str(fence),
+                now=0.0,
+                fence=fence,
+            )
+            self._asked[asked] = call_of(claim, stored)
+        call: Call = self._asked[asked]
+        if stored is not None and stored.outcome != NOTHING and call.outcome == NOTHING:
+            raise Violation(f"the outcome of call {number} was on record, and the call was begun again")
+        return world._replace(row=row, calls=_put(world.calls, number, call)), (verdict, call)
+
+    def _commit(  # noqa: C901 - one check for each thing that can be wrong with a commit
+        self, world: World, fence: int, sequence: int, stage: int, then: Then, stored: bool, number: int, outcome: int
+    ) -> tuple[World, Any]:
+        try:
+            row, verdict = self._moved(
+                "commit",
+                world.row,
+                fence=fence,
+                sequence=sequence,
+                then=then,
+                stored=stored,
+                at=NOW,
+                policy=self.policy,
+            )
+        except ValueError as error:
+            raise Impossible(f"a commit was asked for that cannot be: {error}") from error
+        ghost = world.ghost
+        if verdict is Verdict.REPEATED:
+            if (ghost.sequence, ghost.by) != (sequence, fence):
+                raise Violation(f"fence {fence} was told that it has committed {sequence}, and it has not")
+            return world, verdict
+        self._check_right(world, row, fence, verdict)
+        if verdict is Verdict.REFUSED:
+            return world, verdict
+        if sequence != ghost.sequence + 1:
+            raise Violation(f"sequence {sequence} was committed behind {ghost.sequence}")
+        ghost = ghost._replace(sequence=sequence, by=fence, ran=max(ghost.ran, stage))
+        world = world._replace(row=row, ghost=ghost)
+        if stored:
+            world = world._replace(stored=(sequence, stage))
+        if outcome != NOTHING:
+            world = self._recorded(world, number, fence, outcome)
+        if verdict is Verdict.CANCELLED:
+            return self._ended(world, verdict), verdict
+        if then is Then.HAND_OVER:
+            world = self._given(world)
+        if then is not Then.KEEP:
+            world = self._gave_up(world)
+        return world, verdict
+
+    def _park(self, world: World, fence: int, number: int, seen: int) -> tuple[World, Any]:
+        row, verdict = self._moved(
+            "park", world.row, fence=fence, attention=Attention.UNDECIDED_CALL, parked_on=(key_of(number),)
+        )
+        self._check_right(world, row, fence, verdict)
+        if verdict is Verdict.DONE:
+            stored = world.calls[number]
+            shown = claim_of(number, Call(seen))
+            if not self.rules.still_undecided(None if stored is None else claim_of(number, stored), seen=shown):
+                return world, None
+            return self._gave_up(world._replace(row=row)), verdict
+        return self._ended(world._replace(row=row), verdict), verdict
+
+    def _fail(self, world: World, fence: int) -> tuple[World, Any]:
+        row, verdict = self._moved("fail", world.row, fence=fence)
+        return self._left(world, row, fence, verdict), verdict
+
+    def _give_back(self, world: World, fence: int, reason: Reason) -> tuple[World, Any]:
+        delay = IN_FLIGHT_WAIT if reason is Reason.CONFLICT else None
+        row, verdict = self._moved(
+            "give_back",
+            world.row,
+            fence=fence,
+            reason=reason,
+            at=NOW,
+            policy=self.policy,
+            attention=Attention.EXCEPTION,
+            delay=delay,
+        )
+        # tries grows for ever while a run waits, and here the backoff is the same however often.
+        state = self.rows[row]
+        if state.tries > 1:
+            row = self.number(replace(state, tries=1))
+        after = self._left(world, row, fence, verdict)
+        return (self._given(after) if verdict is Verdict.DONE else after), verdict
+
+    def _settle(self, world: World, fence: int, number: int, seen: int, outcome: int) -> tuple[World, Any]:
+        if not self.rows[world.row].writable_by(fence):
+            return world, (Verdict.REFUSED, None)
+        self._check_right(world, world.row, fence, Verdict.DONE, ends=False)
+        stored = world.calls[number]
+        after = self._settled(number, stored, seen, outcome)
+        return self._decided(world, number, after), (Verdict.DONE, after)
+
+    def _note_dead(self, world: World, fence: int, number: int, seen: int) -> tuple[World, Any]:
+        if not self.rows[world.row].writable_by(fence):
+            return world, Verdict.REFUSED
+        self._check_right(world, world.row, fence, Verdict.DONE, ends=False)
+        stored = world.calls[number]
+        if stored is None:
+            return world, Verdict.DONE
+        claim = self.rules.note_dead(claim_of(number, stored), seen=claim_of(number, Call(seen)), now=0.0)
+        return world._replace(calls=_put(world.calls, number, call_of(claim, stored))), Verdict.DONE
+
+    def _record(self, world: World, fence: int, number: int, outcome: int) -> tuple[World, Any]:
+        if self.rules.record_without_lease or self.rows[world.row].writable_by(fence):
+            world = self._recorded(world, number, fence, outcome)
+        call = world.calls[number]
+        if call is None or outcome not in (call.outcome, *call.late):
+            raise Violation(f"what became of call {number} is known to fence {fence}, and is not on record")
+        return world, Verdict.DONE
+
+    def _release(self, world: World, fence: int) -> tuple[World, Any]:
+        state = self.rows[world.row]
+        live = state.phase is Phase.LIVE
+        row, _ = self._lease("release", world.row, fence=fence, live=live, at=NOW)
+        if row != world.row:
+            if live and world.ghost.right != fence:
+                raise Violation(f"fence {fence} gave up a lease that is not its own")
+            world = world._replace(row=row)
+            if live:
+                world = self._gave_up(self._given(world))
+        return world, Verdict.DONE
+
+    def renew(self, world: World, fence: int) -> tuple[World, bool]:
+        """A keeper renews."""
+        row, renewed = self._lease("renew", world.row, fence=fence, at=NOW, ttl=WAIT)
+        if renewed and world.ghost.right != fence:
+            raise Violation(f"fence {fence} renewed a lease that is not its own")
+        return world._replace(row=row), renewed
+
+    # --- the reaper's, and people's ---------------------------------------------------------------------------
+
+    def reap(self, world: World) -> tuple[World, Verdict]:
+        """Act on the lease if it has lapsed."""
+        was = self.rows[world.row].lease.holding
+        row, verdict = self._moved("reap", world.row, at=NOW, policy=self.policy)
+        if verdict is Verdict.REFUSED:
+            return world, verdict
+        if world.ghost.cancelled and verdict is not Verdict.CANCELLED:
+            raise Violation("a cancel was overlooked: the run was reaped and goes on")
+        world = world._replace(row=row)
+        if was is Holding.WORKER:
+            world = self._gave_up(world)
+        if verdict is Verdict.DONE and was is Holding.WORKER:
+            world = self._given(world)
+        if verdict is Verdict.DONE and was is Holding.QUEUE:
+            # Whoever raises the fence here has given another ticket: whether that does harm is for the search to find.
+            top = max(world.ghost.top, self.rows[row].lease.fence)
+            world = world._replace(ghost=world.ghost._replace(top=top))
+        return self._ended(world, verdict), verdict
+
+    def requeue(self, world: World) -> tuple[World, Verdict]:
+        """A person has the run go on."""
+        row, verdict = self._moved("requeue", world.row, at=NOW, policy=self.policy)
+        world = world._replace(row=row)
+        return (self._given(world) if verdict is Verdict.DONE else world), verdict
+
+    def cancel(self, world: World) -> tuple[World, Verdict]:
+        """A person asks for the run's end."""
+        row, verdict = self._moved("cancel", world.row)
+        if verdict is Verdict.REFUSED:
+            return world, verdict
+        world = world._replace(row=row, ghost=world.ghost._replace(cancelled=True))
+        return self._ended(world, verdict), verdict
+
+    def decide(self, world: World, number: int, outcome: int) -> World:
+        """A person says what became of a call; ``NOTHING`` is that it never ran, so that it may be made."""
+        stored = world.calls[number]
+        assert stored is not None
+        if outcome == NOTHING:
+            return self._healed(world._replace(calls=_put(world.calls, number, None)), number)
+        return self._decided(world, number, self._settled(number, stored, stored.owner, outcome))
+
+    def acquire(self, world: World) -> tuple[World, bool]:
+        """Somebody at a terminal takes the lease of a resting run."""
+        holder = str(self.rows[world.row].lease.fence + 1)
+        row, granted = self._lease("acquire", world.row, holder=holder, at=NOW, ttl=WAIT)
+        if granted:
+            world = self._given(world._replace(row=row))
+        return world, granted
+
+    # --- claims -----------------------------------------------------------------------------------------------
+
+    def _settled(self, number: int, stored: Call | None, seen: int, outcome: int) -> Call:
+        asked = ("settle", number, stored, seen, outcome)
+        if asked not in self._asked:
+            claim = None if stored is None else claim_of(number, stored)
+            shown = claim_of(number, Call(seen))
+            after = self.rules.settle(claim, seen=shown, outcome=_OUTCOMES[outcome], by="somebody")
+            self._asked[asked] = call_of(after, stored)
+        call: Call = self._asked[asked]
+        return call
+
+    def _recorded(self, world: World, number: int, owner: int, outcome: int) -> World:
+        stored = world.calls[number]
+        asked = ("record", number, stored, owner, outcome)
+        if asked not in self._asked:
+            claim = None if stored is None else claim_of(number, stored)
+            try:
+                after = self.rules.record(claim, key=key_of(number), owner=str(owner), outcome=_OUTCOMES[outcome])
+            except ClaimOwnerError as error:
+                raise Violation(f"the outcome of call {number} was refused to {owner}, who made it") from error
+            self._asked[asked] = call_of(after, stored)
+        return self._decided(world, number, self._asked[asked])
+
+    def _decided(self, world: World, number: int, after: Call) -> World:
+        """Write a claim on which an outcome came in, and what follows for the run, all in one (F4)."""
+        before = world.calls[number]
+        if before == after:
+            return world
+        if before is not None and before.outcome not in {NOTHING, after.outcome}:
+            raise Violation(f"the outcome of call {number} was on record, and was written over")
+        world = world._replace(calls=_put(world.calls, number, after))
+        settled_now = after.outcome != NOTHING and (before is None or before.outcome == NOTHING)
+        return self._healed(world, number) if settled_now else world
+
+    def _healed(self, world: World, number: int) -> World:
+        row, verdict = self._moved("heal", world.row, key=key_of(number), at=NOW, policy=self.policy)
+        if verdict is Verdict.REFUSED:
+            return world
+        world = world._replace(row=row)
+        return self._given(world) if verdict is Verdict.DONE else world
+
+    # --- what an outsider notes -------------------------------------------------------------------------------
+
+    def _left(self, world: World, row: int, fence: int, verdict: Verdict) -> World:
+        """After a write that ends a task without a boundary."""
+        self._check_right(world, row, fence, verdict)
+        if verdict is Verdict.REFUSED:
+            return world
+        world = world._replace(row=row)
+        return self._ended(world, verdict) if verdict is Verdict.CANCELLED else self._gave_up(world)
+
+    def _check_right(self, world: World, row: int, fence: int, verdict: Verdict, *, ends: bool = True) -> None:
+        if verdict not in _ACCEPTED:
+            return
+        if world.ghost.right != fence:
+            raise Violation(f"a write of fence {fence} was accepted, which had lost its lease or given it up")
+        if ends and world.ghost.cancelled and self.rows[row].phase is not Phase.CANCELLED:
+            raise Violation("a cancel was overlooked: a write was accepted and did not end the run")
+
+    def _given(self, world: World) -> World:
+        """The lease has new hands: under a fence that was never given before (L2)."""
+        fence = self.rows[world.row].lease.fence
+        if fence <= world.ghost.top:
+            raise Violation(f"fence {fence} was given twice")
+        return world._replace(ghost=world.ghost._replace(top=fence))
+
+    def _gave_up(self, world: World) -> World:
+        ghost: Ghost = world.ghost._replace(right=0)
+        state = self.rows[world.row]
+        if state.phase in _RESTING:
+            ghost = ghost._replace(rested=ghost.top)
+        return world._replace(ghost=ghost)
+
+    def _ended(self, world: World, verdict: Verdict) -> World:
+        ended = verdict is Verdict.CANCELLED
+        return self._gave_up(world) if ended or verdict is Verdict.PARKED else world
+
+
+def _put(calls: tuple[Call | None, ...], number: int, call: Call | None) -> tuple[Call | None, ...]:
+    return (*calls[:number], call, *calls[number + 1 :])
+
+
+def _check_row(row: State) -> None:
+    if row.phase is Phase.LIVE and row.lease.holding is Holding.FREE:
+        raise Violation("the lease of a live run is free: nobody will carry it on")
+    if row.phase is Phase.PARKED and row.attention is None:
+        raise Violation("the run is parked and nothing says why")

@@ -1,0 +1,301 @@
+"""What one worker does next: the way of a Celery task of the fleet, from the take to the message of the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from adk_worker.transitions import Phase, Reason, Then, Verdict
+from tests.model.bounds import Bounds, Fault, Probe
+from tests.model.store import Store
+from tests.model.world import FAILED, HAPPENED, IDLE, NOTHING, At, Call, Op, Trying, Worker, World
+
+_BACK = {At.EXCEPTION: Reason.EXCEPTION, At.CONFLICT: Reason.CONFLICT, At.DRAIN: Reason.DRAIN}
+_SOFT = frozenset({At.THINK, At.CALLS, At.INTEND, At.UNDECIDED})
+"""Where a task may end by itself, without a boundary."""
+
+
+class Move(NamedTuple):
+    """One thing that may happen: what it is for people, what follows, and whether it is a fault."""
+
+    label: str
+    world: World
+    fault: Fault | None = None
+
+
+def taken(world: World, store: Store) -> Worker:
+    """A worker that has just been given the lease, and has read what belongs to it."""
+    row = store.rows[world.row]
+    sequence, stage = world.stored
+    call = world.calls[stage // 2] if stage % 2 else None
+    return Worker(
+        at=At.CALLS if stage % 2 else At.THINK,
+        fence=row.lease.fence,
+        sequence=sequence if stage else row.sequence,
+        stage=stage,
+        quiet=call is not None and call.quiet,
+    )
+
+
+class Workers:
+    """Every worker's moves."""
+
+    def __init__(self, store: Store, bounds: Bounds) -> None:
+        self._store = store
+        self._rules = store.rules
+        self._last = 2 * bounds.calls + 1
+        self._probe = bounds.probe
+        self._faults = bounds.kinds
+
+    def moves(self, world: World, worker: Worker) -> Iterator[Move]:
+        """What the worker may do, or suffer, next."""
+        name = f"worker {worker.fence}"
+        if worker.at is At.IDLE:
+            return
+        op = self._op(worker)
+        if op is not None:
+            yield self._write(world, worker, op)
+        else:
+            yield from self._local(world, worker, name)
+        if not world.faults:
+            return
+        yield from self._suffers(world, worker, name, op)
+
+    # --- writes -----------------------------------------------------------------------------------------------
+
+    def _op(self, worker: Worker) -> Op | None:  # noqa: C901, PLR0911 - a case for each place
+        """The write that the worker is about to make."""
+        fence, number = worker.fence, worker.stage // 2
+        match worker.at:
+            case At.THINK:
+                then = Then.COMPLETE if worker.stage + 1 == self._last else Then.KEEP
+                return ("commit", fence, worker.sequence + 1, worker.stage + 1, then, True, number, NOTHING)
+            case At.RESULT:
+                if not self._rules.commit_before_publish and not worker.ticket:
+                    return None
+                outcome = worker.outcome if worker.unrecorded else NOTHING
+                return ("commit", fence, worker.sequence + 1, worker.stage + 1, Then.HAND_OVER, True, number, outcome)
+            case At.INTEND:
+                return ("begin", fence, number, worker.seen, worker.ahead)
+            case At.SETTLE:
+                return ("settle", fence, number, worker.seen, worker.outcome)
+            case At.PARK:
+                return ("park", fence, number, worker.seen)
+            case At.RECORD:
+                return ("record", fence, number, worker.outcome)
+            case At.EXCEPTION | At.CONFLICT | At.DRAIN:
+                return ("give_back", fence, _BACK[worker.at])
+            case At.FAIL:
+                return ("fail", fence)
+            case At.LET_GO:
+                return ("release", fence)
+        return None
+
+    def _write(self, world: World, worker: Worker, op: Op) -> Move:
+        step = f"worker {worker.fence}: {said(op)}"
+        with Trying(step):
+            after, answer = self._store.apply(world, op)
+        return Move(f"{step}{_answered(answer)}", put(after, worker, self._after(after, worker, op, answer)))
+
+    def _after(self, world: World, worker: Worker, op: Op, answer: Any) -> Worker:  # noqa: PLR0911 - a case each
+        """The worker, once its write was answered."""
+        name = op[0]
+        verdict, call = answer if isinstance(answer, tuple) else (answer, None)
+        if verdict is Verdict.REFUSED:
+            # Superseded. What it knows of its call is evidence, and asks for no lease (F4).
+            return worker._replace(at=At.RECORD) if worker.unrecorded else IDLE
+        if verdict is Verdict.CANCELLED or name in {"record", "fail", "release"}:
+            return IDLE
+        match name:
+            case "commit":
+                return self._committed(world, worker, op)
+            case "begin":
+                return self._begun(worker, call)
+            case "settle":
+                outcome = worker.outcome if call.outcome == NOTHING else call.outcome
+                return worker._replace(at=At.RESULT, outcome=outcome)
+            case "note_dead":
+                return worker._replace(dead_seen=True)
+            case "park":
+                # One of them was decided between the plan and the park: plan again.
+                return worker._replace(at=At.CALLS) if verdict is None else IDLE
+            case _:
+                ticket = self._ticket(world) if op[2] is Reason.DRAIN else 0
+                return Worker(at=At.PUBLISH, ticket=ticket) if ticket else IDLE
+
+    def _committed(self, world: World, worker: Worker, op: Op) -> Worker:
+        _, _, sequence, stage, then, stored, _, _ = op
+        if then is Then.HAND_OVER:
+            ticket = self._ticket(world)
+            published = not self._rules.commit_before_publish
+            return Worker(at=At.PUBLISH, ticket=ticket) if ticket and not published else IDLE
+        if then is not Then.KEEP:
+            return IDLE
+        at = At.THINK
+        if stage % 2:
+            at = At.INTEND if self._rules.intent_before_effect else At.CALL
+        return Worker(at=at, fence=worker.fence, sequence=sequence, stage=stage, ahead=not stored)
+
+    def _begun(self, worker: Worker, call: Call) -> Worker:
+        mine = call.outcome == NOTHING and call.owner == worker.fence
+        if worker.outcome != NOTHING:  # the effect came first
+            return worker._replace(at=At.RESULT)
+        return worker._replace(at=At.CALL if mine else At.CALLS)
+
+    def _ticket(self, world: World) -> int:
+        lease = self._store.rows[world.row].lease
+        return lease.fence if self._store.rows[world.row].phase is Phase.LIVE and lease.holding == "queue" else 0
+
+    # --- what is no write -------------------------------------------------------------------------------------
+
+    def _local(self, world: World, worker: Worker, name: str) -> Iterator[Move]:
+        number = worker.stage // 2
+        match worker.at:
+            case At.CALLS:
+                yield Move(f"{name}: plans", put(world, worker, self._planned(world, worker)))
+            case At.CALL:
+                requests = tuple(sorted((*world.requests, (number, worker.fence))))
+                after = worker._replace(at=At.WAIT, tried=True)
+                yield Move(
+                    f"{name}: makes call {number}", put(self._dispatched(world, worker, requests), worker, after)
+                )
+            case At.WAIT if (number, worker.fence) not in world.requests:
+                yield Move(f"{name}: call {number} times out", put(world, worker, self._timed_out(worker)))
+            case At.UNDECIDED:
+                yield from self._asks(world, worker, name)
+            case At.DECIDE:
+                call = world.calls[number]
+                known = worker._replace(quiet=call is not None and call.quiet, dead_seen=True)
+                yield Move(f"{name}: decides", put(world, worker, self._not_yet(known)))
+            case At.RESULT:
+                ticket = worker.fence + 1
+                sent = worker._replace(ticket=ticket)
+                yield Move(f"{name}: publishes ticket {ticket}", put(published(world, ticket), worker, sent))
+            case At.PUBLISH:
+                after_it = published(world, worker.ticket)
+                yield Move(f"a worker publishes ticket {worker.ticket}", put(after_it, worker, IDLE))
+
+    def _dispatched(self, world: World, worker: Worker, requests: tuple[tuple[int, int], ...]) -> World:
+        ghost = world.ghost._replace(ran=max(world.ghost.ran, worker.stage))
+        return world._replace(requests=requests, ghost=ghost)
+
+    def _planned(self, world: World, worker: Worker) -> Worker:
+        call = world.calls[worker.stage // 2]
+        if call is None:
+            first = At.INTEND if self._rules.intent_before_effect else At.CALL
+            return worker._replace(at=first, seen=0, dead_seen=False)
+        if call.outcome != NOTHING:
+            return worker._replace(at=At.RESULT, outcome=call.outcome, unrecorded=False)
+        return worker._replace(at=At.UNDECIDED, seen=call.owner, dead_seen=call.dead_seen)
+
+    def _timed_out(self, worker: Worker) -> Worker:
+        if self._rules.timeout_is_unknown:
+            return worker._replace(at=At.CALLS)
+        return worker._replace(at=At.RESULT, outcome=FAILED, unrecorded=True)
+
+    # --- probes -----------------------------------------------------------------------------------------------
+
+    def _asks(self, world: World, worker: Worker, name: str) -> Iterator[Move]:
+        """The death of the owner is noted before the probe is sent, if it is known; then the far side is asked."""
+        number = worker.stage // 2
+        superseded = worker.seen < worker.fence
+        dead = self._rules.known_dead(dead=worker.seen in world.dead, superseded=superseded)
+        if dead and not worker.dead_seen and self._probe is Probe.SEEN:
+            yield self._write(world, worker, ("note_dead", worker.fence, number, worker.seen))
+        after, asked = self._probed(world, worker, number)
+        yield Move(f"{name}: asks about call {number}: {asked.at.name.lower()}", put(after, worker, asked))
+
+    def _probed(self, world: World, worker: Worker, number: int) -> tuple[World, Worker]:
+        if self._probe is Probe.NONE:
+            return world, worker._replace(at=At.PARK)
+        if world.effects[number]:
+            return world, worker._replace(at=At.SETTLE, outcome=HAPPENED)
+        if self._probe is Probe.SEEN:
+            if not self._rules.death_before_probe:
+                return world, worker._replace(at=At.DECIDE)
+            return world, self._not_yet(worker)
+        if self._rules.refuses_older_fences:
+            below = max(world.closed[number], worker.seen + 1)
+            world = world._replace(closed=(*world.closed[:number], below, *world.closed[number + 1 :]))
+        if worker.tried:
+            return world, worker._replace(at=At.SETTLE, outcome=FAILED)
+        return world, worker._replace(at=At.INTEND)
+
+    def _not_yet(self, worker: Worker) -> Worker:
+        if self._rules.not_yet_permits(dead_seen=worker.dead_seen, quiet=worker.quiet):
+            return worker._replace(at=At.INTEND)
+        return worker._replace(at=At.CONFLICT if worker.dead_seen else At.PARK)
+
+    # --- faults -----------------------------------------------------------------------------------------------
+
+    def _suffers(self, world: World, worker: Worker, name: str, op: Op | None) -> Iterator[Move]:
+        kinds, worse = self._faults, world._replace(faults=world.faults - 1)
+        if Fault.CRASH in kinds:
+            dead = tuple(sorted({*worse.dead, worker.fence})) if worker.fence else worse.dead
+            yield Move(f"{name} dies", put(worse._replace(dead=dead), worker, IDLE), Fault.CRASH)
+        if op is not None and world.late is None and Fault.NO_ANSWER in kinds and op[0] != "record":
+            yield Move(f"{name}: {said(op)}, and no answer comes", worse._replace(late=op), Fault.NO_ANSWER)
+        if worker.at is At.WAIT and (worker.stage // 2, worker.fence) in world.requests and Fault.TIMEOUT in kinds:
+            timed_out = put(worse, worker, self._timed_out(worker))
+            yield Move(f"{name}: call {worker.stage // 2} times out", timed_out, Fault.TIMEOUT)
+        if worker.at in _SOFT:
+            for fault, at in ((Fault.EXCEPTION, At.EXCEPTION), (Fault.DRAIN, At.DRAIN), (Fault.LET_GO, At.LET_GO)):
+                if fault in kinds:
+                    yield Move(f"{name}: {fault.value}", put(worse, worker, worker._replace(at=at)), fault)
+        if worker.at is At.THINK and Fault.MODEL in kinds:
+            yield Move(
+                f"{name}: the model fails for good", put(worse, worker, worker._replace(at=At.FAIL)), Fault.MODEL
+            )
+        if op is not None and op[0] == "commit" and Fault.CHECKPOINT in kinds and op[4] is not Then.COMPLETE:
+            yield from self._unstored(worse, worker, name, op)
+
+    def _unstored(self, world: World, worker: Worker, name: str, op: Op) -> Iterator[Move]:
+        """A frontier that could not be stored: a tombstone says so, or there was not even that (C3)."""
+        _, fence, sequence, stage, _, _, number, outcome = op
+        tombstone = ("commit", fence, sequence, stage, Then.KEEP, False, number, outcome)
+        made = self._write(world, worker, tombstone)
+        yield made._replace(fault=Fault.CHECKPOINT)
+        if worker.at is At.THINK:
+            at = At.INTEND if self._rules.intent_before_effect else At.CALL
+            ahead = Worker(at=at, fence=fence, sequence=worker.sequence, stage=stage, ahead=True)
+            label = f"{name}: cannot store stage {stage}, and goes on from memory"
+            yield Move(label, put(world, worker, ahead), Fault.CHECKPOINT)
+
+
+def put(world: World, before: Worker, after: Worker) -> World:
+    """The world with one worker changed. Workers are interchangeable: they are kept in order (the symmetry)."""
+    workers = list(world.workers)
+    workers.remove(before)
+    workers.append(after)
+    workers.sort()
+    return world._replace(workers=tuple(workers))
+
+
+def published(world: World, ticket: int) -> World:
+    """The world with a message more; a third copy of the same would tell nothing new."""
+    if world.messages.count(ticket) > 1:
+        return world
+    return world._replace(messages=tuple(sorted((*world.messages, ticket))))
+
+
+def said(op: Op) -> str:
+    """A write, for people."""
+    match op:
+        case ("commit", fence, sequence, stage, then, stored, _, _):
+            what = f"commits {sequence} (stage {stage}, {then})" if stored else f"commits {sequence} as a tombstone"
+            return f"{what} under {fence}"
+        case ("begin", fence, number, seen, ahead):
+            over = f" over from {seen}" if seen else ""
+            return f"begins call {number}{over} under {fence}{', ahead' if ahead else ''}"
+        case ("record", fence, number, outcome):
+            return f"records call {number} as {'happened' if outcome else 'failed'}, as {fence}"
+        case (name, fence, *rest):
+            return f"{name} under {fence} {' '.join(str(part) for part in rest)}".rstrip()
+    return str(op)
+
+
+def _answered(answer: Any) -> str:
+    verdict = answer[0] if isinstance(answer, tuple) else answer
+    if verdict is None:
+        return " → plan again"
+    return "" if verdict is Verdict.DONE else f" → {verdict.value}"

@@ -217,7 +217,9 @@ class FleetUnderTest:
         self.celery("control", *arguments, ready="control@")
 
     def close(self) -> None:
-        """End every process, the youngest first."""
+        """End every process, the youngest first, and give back what the client has open."""
+        if self._fleet is not None:
+            self._fleet.sync.close()
         for process in reversed(self._processes):
             process.kill()
 
@@ -237,7 +239,8 @@ class FleetUnderTest:
     @property
     def settings(self) -> Settings:
         """What a web app beside the fleet has in its environment; it does not import the agents' code."""
-        return Settings(store_url=self.store_url, broker_url=self.broker_url)
+        times = {name.removeprefix("ADK_").lower(): value for name, value in self._times.items()}
+        return Settings(store_url=self.store_url, broker_url=self.broker_url, **times)
 
     def submit(self, run_id: str, *, agent: str = "travel", **metadata: Any) -> Run:
         """Submit a run."""

@@ -144,8 +144,8 @@ def test_the_brokers_death_loses_nothing_but_time(embedded, broker: Broker, pool
     """Its messages are gone with it; the reaper publishes them again from the store."""
     fleet = embedded()
     held = fleet.travel.hold("hold", at="before_answer", times=None)
-    fleet.worker("worker", pool=pool)
     names = [f"embedded-{number}" for number in range(3)]
+    fleet.worker("worker", pool=pool, slots=len(names))
     for name in names:
         fleet.submit(name)
     held.wait(at_least=len(names), within=PATIENCE)

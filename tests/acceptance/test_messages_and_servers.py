@@ -56,14 +56,15 @@ def test_a_lost_message_is_published_again_under_its_ticket(fleet, pool):
 def test_a_broker_that_restarts_empty_loses_nothing_but_time(fleet, redis_server: RedisServer, pool):
     """Messages were in it; the store rebuilds them."""
     names = [f"broker-{number}" for number in range(3)]
-    worker = fleet.worker("worker", pool=pool)
+    worker = fleet.worker("worker", pool=pool, slots=len(names))
     held = fleet.travel.hold("hold", at="before_answer", times=None)
     for name in names:
         fleet.submit(name)
     held.wait(at_least=len(names), within=PATIENCE)
     redis_server.kill()
     redis_server.start()
-    redis.Redis.from_url(fleet.broker_url).flushdb()
+    with redis.Redis.from_url(fleet.broker_url) as client:
+        client.flushdb()
     held.release()
     fleet.done_once(*names)
     assert worker.log()

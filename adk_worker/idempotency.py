@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,14 +24,31 @@ RESUME_CLAIM_SECONDS = 300.0
 """How long the claim of a resume without a lease lives at most (I9)."""
 
 
+_KEY = re.compile(r"adk1-([0-9a-f]{8})[0-9a-f]{32}")
+
+
 def call_key(*, tenant: str, run_id: str, iteration: int, index: int) -> str:
     """The key of the call at position ``index`` of the turn asked for in ``iteration`` (I1).
 
     It is a digest of an unambiguous encoding, so that it says nothing of the names, fits every header, and cannot be
-    forged by a name with separators in it (T1).
+    forged by a name with separators in it (T1). It begins with the run's part (:func:`run_part`).
     """
     position = canonical_json([tenant, run_id, iteration, index])
-    return "adk1-" + hashlib.sha256(position.encode()).hexdigest()[:40]
+    return f"adk1-{run_part(tenant, run_id)}{hashlib.sha256(position.encode()).hexdigest()[:32]}"
+
+
+def run_part(tenant: str, run_id: str) -> str:
+    """What the keys of all calls of a run have in common: 8 hex digits.
+
+    A store that spreads over machines finds the run's place by it when it is given a key alone.
+    """
+    return hashlib.sha256(canonical_json([tenant, run_id]).encode()).hexdigest()[:8]
+
+
+def run_part_of(key: str) -> str | None:
+    """The run's part of a key that :func:`call_key` made; ``None`` for any other key."""
+    made = _KEY.fullmatch(key)
+    return None if made is None else made[1]
 
 
 def call_digest(key: str, *, tool: str, arguments: Mapping[str, Any]) -> str:

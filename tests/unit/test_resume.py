@@ -8,7 +8,7 @@ import pytest
 
 from adk_worker.checkpoint import Checkpoint, OutstandingCall
 from adk_worker.errors import CallKeyReusedError, IndeterminateToolCallError
-from adk_worker.idempotency import Claim, ClaimState, call_digest, call_key
+from adk_worker.idempotency import Claim, ClaimState, call_digest, call_key, run_part, run_part_of
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
 from adk_worker.resume import ToolDisposition, plan_resume
 
@@ -152,6 +152,19 @@ class TestKeys:
     def test_it_differs_for_every_other(self, other):
         position = {"tenant": "acme", "run_id": "run_1", "iteration": 1, "index": 0}
         assert call_key(**position) != call_key(**{**position, **other})
+
+    def test_it_tells_which_run_it_is_of_and_not_its_name(self):
+        """I1, T1: a store that spreads over machines finds a call's run by it."""
+        parts = {run_part_of(call_key(tenant="acme", run_id="run_1", iteration=1, index=index)) for index in range(9)}
+
+        assert parts == {run_part("acme", "run_1")}
+        assert run_part("acme", "run_1") != run_part("acme", "run_2")
+        assert run_part("a:b", "c") != run_part("a", "b:c")
+
+    @pytest.mark.parametrize("key", ["", "adk1-1", "adk1-" + "g" * 40, "adk1-" + "0" * 41, "adk1-" + "0" * 40 + "\n"])
+    def test_any_other_key_is_of_no_run(self, key):
+        """I1: whoever keeps claims under keys of their own."""
+        assert run_part_of(key) is None
 
     def test_no_separator_in_a_name_makes_two_calls_one(self):
         assert call_key(tenant="a:b", run_id="c", iteration=1, index=0) != call_key(

@@ -32,7 +32,7 @@ def save(data: MemoryData, claim: Claim, *, run: RunKey | None = None) -> None:
 
 def of_run(data: MemoryData, key: RunKey) -> Sequence[Claim]:
     """The run's claims in the order in which they began."""
-    return [_CLAIM.validate_json(row.text) for row in data.claims.values() if row.run == key]
+    return [_CLAIM.validate_json(row.text) for row in data.claims_of(key)]
 
 
 def decide(data: MemoryData, before: Claim | None, after: Claim) -> None:

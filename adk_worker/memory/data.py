@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 
 from adk_worker.claim_transitions import ResumeClaim
@@ -82,14 +82,14 @@ class MemoryData:
         self.lock = threading.RLock()
         self.clock = clock
         self.epoch = 0
-        self.leases: dict[RunKey, LeaseState] = {}
-        self.fences_seen: dict[RunKey, int] = {}
-        self.checkpoints: dict[RunKey, StoredCheckpoint] = {}
-        self.claims: dict[ClaimKey, StoredClaim] = {}
-        self.resumes: dict[RunKey, ResumeClaim] = {}
-        self.segments: dict[RunKey, dict[tuple[int, str], StoredSegment]] = defaultdict(dict)
-        self.runs: dict[RunKey, StoredRun] = {}
-        self.events: dict[RunKey, list[StoredEvent]] = defaultdict(list)
+        self.leases: MutableMapping[RunKey, LeaseState] = {}
+        self.fences_seen: MutableMapping[RunKey, int] = {}
+        self.checkpoints: MutableMapping[RunKey, StoredCheckpoint] = {}
+        self.claims: MutableMapping[ClaimKey, StoredClaim] = {}
+        self.resumes: MutableMapping[RunKey, ResumeClaim] = {}
+        self.segments: MutableMapping[RunKey, MutableMapping[tuple[int, str], StoredSegment]] = defaultdict(dict)
+        self.runs: MutableMapping[RunKey, StoredRun] = {}
+        self.events: MutableMapping[RunKey, list[StoredEvent]] = defaultdict(list)
         self.last_sweep: float | None = None
 
     def at(self) -> StoreTime:
@@ -99,6 +99,22 @@ class MemoryData:
     def lease(self, key: RunKey) -> LeaseState:
         """The lease's row; one that was never granted is free under fence 0."""
         return self.leases.get(key, LeaseState())
+
+    def submitted(self, key: RunKey) -> str:
+        """What was submitted, as its row has it."""
+        return self.runs[key].submitted
+
+    def next_number(self) -> int:
+        """The number of the next run that is submitted."""
+        return len(self.runs)
+
+    def claims_of(self, key: RunKey) -> Iterable[StoredClaim]:
+        """The rows of the run's claims in the order in which they began."""
+        return [row for row in self.claims.values() if row.run == key]
+
+    def ends_at(self, key: RunKey, count: int) -> list[str]:
+        """The digests of the run's segments that end at message ``count``, the newest last."""
+        return [digest for end, digest in self.segments.get(key, {}) if end == count]
 
     def accept_fence(self, key: RunKey, fence: int | None) -> None:
         """Let a write of a checkpoint or a transcript pass, or refuse it; without a fence it passes (F1, F2).

@@ -66,7 +66,7 @@ def locate(data: MemoryData, key: RunKey, *, start: int, after: str | None) -> H
         return named
     if start == 0:
         return Handle.empty(run_id)
-    ends = [digest for count, digest in data.segments.get(key, {}) if count == start]
+    ends = data.ends_at(key, start)
     if not ends:
         raise HistoryUnavailableError(handle=f"{run_id!r}, message {start}", reason="nothing is stored up to there")
     return Handle(run_id, start, ends[-1])

@@ -23,7 +23,7 @@ def run_of(data: MemoryData, key: RunKey) -> Run:
     return Run(
         tenant=tenant,
         run_id=run_id,
-        **json.loads(row.submitted),
+        **json.loads(data.submitted(key)),
         revision=row.revision,
         status=RunStatus.of(state.phase, lease.holding),
         attention=state.attention,
@@ -57,14 +57,14 @@ def page(data: MemoryData, where: RunFilter, *, limit: int, after: str | None) -
     """Runs that ``where`` asks for, newest first, from behind the cursor ``after``."""
     if where.tenant is not None:
         check_name(where.tenant, what="tenant")
-    before = _cursor(after)
+    before = number_of(after)
     found: list[Run] = []
     cursor = None
     for key, row in sorted(data.runs.items(), key=lambda item: -item[1].number):
         if before is not None and row.number >= before:
             continue
         run = run_of(data, key)
-        if not _matches(run, where):
+        if not matches(run, where):
             continue
         if len(found) == limit:
             return found, cursor
@@ -83,7 +83,8 @@ def events_of(data: MemoryData, key: RunKey, *, after: int, limit: int) -> Seque
     ]
 
 
-def _matches(run: Run, where: RunFilter) -> bool:
+def matches(run: Run, where: RunFilter) -> bool:
+    """Whether the run is one that ``where`` asks for."""
     return (
         where.tenant in {None, run.tenant}
         and where.status in {None, run.status}
@@ -91,7 +92,11 @@ def _matches(run: Run, where: RunFilter) -> bool:
     )
 
 
-def _cursor(after: str | None) -> int | None:
+def number_of(after: str | None) -> int | None:
+    """Read a page's cursor: the number of the last run before it.
+
+    :raises InvalidNameError: it is none.
+    """
     if after is None:
         return None
     if not (after.isascii() and after.isdigit()):

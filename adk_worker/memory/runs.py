@@ -208,7 +208,7 @@ class MemoryRunStore:
         at = data.at()
         state = transitions.submit(at=at, policy=policy, fence=data.lease(key).fence)
         said = {"agent": asked.agent, "input": asked.input, "metadata": asked.metadata, "masks": asked.masks}
-        data.runs[key] = StoredRun(canonical_json(said), state, len(data.runs), asked.revision, at.now, at.now)
+        data.runs[key] = StoredRun(canonical_json(said), state, data.next_number(), asked.revision, at.now, at.now)
         journal.write(data, key, state, [events.submitted(asked.agent)], at=at)
         return Submitted(reading.run_of(data, key), state.lease.fence)
 

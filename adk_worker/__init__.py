@@ -52,6 +52,7 @@ from adk_worker.errors import (
     ToolArgumentsError,
     ToolError,
     UnknownAgentError,
+    ValueTooLargeError,
     WaitTimeoutError,
 )
 from adk_worker.history import HistoryStore
@@ -183,6 +184,7 @@ __all__ = [
     "Unknown",
     "UnknownAgentError",
     "Usage",
+    "ValueTooLargeError",
     "WaitTimeoutError",
     "call_digest",
     "call_key",

@@ -91,6 +91,18 @@ class CheckpointPolicy:
             raise ConfigurationError(f"CheckpointPolicy.max_bytes is {self.max_bytes}; it has to be at least 1.")
 
 
+def check_caps(*, policy: int, store: int) -> None:
+    """Refuse a store that could not hold what the policy allows. Both are caps in bytes (C2).
+
+    :raises ConfigurationError: the store's is below the policy's.
+    """
+    if store < policy:
+        raise ConfigurationError(
+            f"the store takes values of at most {store} bytes (its max_value_bytes), and the policy allows checkpoints "
+            f"of {policy} (ADK_CHECKPOINT_MAX_BYTES, CheckpointPolicy.max_bytes): raise the first, or lower the second."
+        )
+
+
 def encode_checkpoint(checkpoint: Checkpoint, *, max_bytes: int | None = None) -> str:
     """The payload: JSON in ASCII.
 

@@ -11,6 +11,7 @@
     ├── NotJSONError                    a value that must be JSON is not
     ├── StoreUnavailableError           the store did not answer (retryable)
     │   └── CommitUnknownError          … in COMMIT: it may have happened (read again, F5)
+    ├── ValueTooLargeError              a value is larger than the store takes at once
     ├── BrokerUnavailableError          the broker did not take a message (retryable)
     ├── UnreadableMessageError          a message of another version, or none of ours
     ├── RunNotFoundError · RunExistsError · RunStateError
@@ -131,6 +132,19 @@ class StoreUnavailableError(AdkError):
 
 class CommitUnknownError(StoreUnavailableError):
     """The connection was lost in COMMIT: the write may have happened. Read before anything is repeated (F5)."""
+
+
+class ValueTooLargeError(AdkError):
+    """A value is larger than the store takes at once; nothing was written. ``what`` says which value."""
+
+    def __init__(self, *, what: str, size: int, max_bytes: int) -> None:
+        super().__init__(
+            f"{what} has {size} bytes, the store takes at most {max_bytes} (its max_value_bytes); store less, or raise "
+            "that cap."
+        )
+        self.what = what
+        self.size = size
+        self.max_bytes = max_bytes
 
 
 class BrokerUnavailableError(AdkError):
@@ -257,15 +271,24 @@ class NoCheckpointError(CheckpointError):
 
 
 class CheckpointTooLargeError(CheckpointError):
-    """The payload is over the cap; nothing was trimmed and nothing was written (C2)."""
+    """The payload is over the cap; nothing was trimmed and nothing was written (C2).
 
-    def __init__(self, *, size: int, max_bytes: int) -> None:
-        super().__init__(
-            f"the checkpoint has {size} bytes, the cap is {max_bytes}; let tools return less, or raise "
-            "CheckpointPolicy.max_bytes."
-        )
+    ``max_bytes`` is the policy's cap, ``store_max_bytes`` the store's own where it is that one which refused.
+    """
+
+    def __init__(self, *, size: int, max_bytes: int, store_max_bytes: int | None = None) -> None:
+        if store_max_bytes is None:
+            over = f"the cap is {max_bytes}; let tools return less, or raise CheckpointPolicy.max_bytes."
+        else:
+            over = (
+                f"the store takes at most {store_max_bytes} (its max_value_bytes), while CheckpointPolicy.max_bytes is "
+                f"{max_bytes}; let tools return less, or raise the store's cap, which has to be no lower than the "
+                "policy's."
+            )
+        super().__init__(f"the checkpoint has {size} bytes, {over}")
         self.size = size
         self.max_bytes = max_bytes
+        self.store_max_bytes = store_max_bytes
 
 
 class CheckpointFormatError(CheckpointError):

@@ -405,6 +405,8 @@ class Stores:
     idempotency: IdempotencyStore
     history: HistoryStore
     lifecycle: Lifecycle
+    max_value_bytes: int | None = None
+    """The largest value that the store takes, in bytes; ``None`` without a cap. Checkpoints have to fit (C2)."""
 
 
 class Lifecycle(Protocol):

@@ -20,6 +20,7 @@ EXAMPLES = [
     errors.NotJSONError(what="metadata", reason="a: a set"),
     errors.StoreUnavailableError(store="postgresql://host/db", reason="connection refused"),
     errors.CommitUnknownError(store="postgresql://host/db", reason="connection lost"),
+    errors.ValueTooLargeError(what="the input", size=11, max_bytes=10),
     errors.BrokerUnavailableError(broker="redis://host", reason="connection refused"),
     errors.UnreadableMessageError(reason="version 9"),
     errors.RunNotFoundError(tenant="acme", run_id="run"),

@@ -16,7 +16,7 @@ import pytest
 
 import tests.waiting
 from stores.sql import migrate
-from tests.servers import OrphanGuard, PostgresServer, Proxy, RedisServer
+from tests.servers import OrphanGuard, PostgresServer, Proxy, RedisCluster, RedisServer
 from tests.servers.demand import or_skip
 
 # Examples are drawn afresh at a desk and are always the same in CI, where a failure has to be one of the change's.
@@ -30,13 +30,13 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_SERVER_FIXTURES = {"postgres": "postgres_server", "redis": "redis_server"}
+_SERVER_FIXTURES = (("postgres", "postgres_server"), ("redis", "redis_server"), ("redis", "redis_cluster"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with the servers that its fixtures start, so that `-m "not postgres"` needs no care."""
     for item in items:
-        for marker, fixture in _SERVER_FIXTURES.items():
+        for marker, fixture in _SERVER_FIXTURES:
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
 
@@ -97,6 +97,13 @@ def redis_server(orphan_guard: OrphanGuard) -> Iterator[RedisServer]:
     """The session's Redis server. A test may stop, kill and restart it: `redis_url` finds it up again."""
     with or_skip(lambda: RedisServer(guard=orphan_guard)) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def redis_cluster(orphan_guard: OrphanGuard) -> Iterator[RedisCluster]:
+    """The session's Redis cluster of three nodes. A test that stops one starts it again."""
+    with or_skip(lambda: RedisCluster(guard=orphan_guard)) as cluster:
+        yield cluster
 
 
 @pytest.fixture

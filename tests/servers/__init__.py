@@ -12,6 +12,7 @@ from tests.servers.orphans import OrphanGuard
 from tests.servers.postgres import PostgresServer
 from tests.servers.proxy import Proxy
 from tests.servers.redis import RedisServer
+from tests.servers.redis_cluster import RedisCluster
 from tests.servers.traffic import Fault
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "OrphanGuard",
     "PostgresServer",
     "Proxy",
+    "RedisCluster",
     "RedisServer",
     "ServerFailedError",
     "ServerMissingError",

@@ -32,10 +32,16 @@ _SETTINGS = {
 class RedisServer:
     """A server of its own. Start, stop, kill and restart keep port and data; ``close`` removes the data."""
 
-    def __init__(self, *, settings: Mapping[str, str] | None = None, guard: OrphanGuard | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        settings: Mapping[str, str] | None = None,
+        password: str | None = None,
+        guard: OrphanGuard | None = None,
+    ) -> None:
         program = find_redis()
         self.port = free_port()
-        self._password = secrets.token_hex(12)
+        self._password = password or self.new_password()
         self._folder = make_folder("adk-redis-", owner=None, guard=guard)
         self._next = itertools.cycle(range(_DATABASES))
         chosen = {**_SETTINGS, **(settings or {})}
@@ -59,6 +65,11 @@ class RedisServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @staticmethod
+    def new_password() -> str:
+        """Make up a password."""
+        return secrets.token_hex(12)
 
     @property
     def pid(self) -> int | None:

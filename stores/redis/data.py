@@ -1,0 +1,311 @@
+"""One transaction's rows, in the shape in which the store in memory keeps all of its rows.
+
+So the operations of :mod:`adk_worker.memory`, which are the reference of every rule, are this store's too: they find
+here what was read from Redis, and what they change is written back as one (:mod:`stores.redis.transaction`). There is
+no second copy of them that could say something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Generic, TypeVar, cast
+
+from adk_worker.claim_transitions import ResumeClaim
+from adk_worker.errors import CheckpointTooLargeError, ValueTooLargeError
+from adk_worker.history import StoredSegment
+from adk_worker.memory.data import (
+    ClaimKey,
+    MemoryData,
+    RunKey,
+    StoredCheckpoint,
+    StoredClaim,
+    StoredEvent,
+    StoredRun,
+)
+from adk_worker.transitions import LeaseState, StoreTime
+from stores.redis import rows
+from stores.redis.indexes import index
+from stores.redis.keys import bucket_of_claim, bucket_of_run
+from stores.redis.target import RedisOptions
+from stores.redis.transaction import Applied, Transaction
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_ANOTHERS: Final = "the key is of another run than the lease: a run's calls have the keys that call_key makes"
+
+
+class _Rows(MutableMapping[K, V], Generic[K, V]):
+    """A table of which rows are read as they are asked for, and which knows those that were written."""
+
+    def __init__(self, read: Callable[[K], V | None]) -> None:
+        self._read = read
+        self._before: dict[K, V | None] = {}
+        self._now: dict[K, V | None] = {}
+
+    def before(self, key: K) -> V | None:
+        """The row as it was read."""
+        if key not in self._before:
+            self._before[key] = self._read(key)
+        return self._before[key]
+
+    def now(self, key: K) -> V | None:
+        """The row as it stands in this transaction."""
+        return self._now[key] if key in self._now else self.before(key)
+
+    @property
+    def written(self) -> Iterable[K]:
+        """The keys that were written or removed, in that order."""
+        return self._now
+
+    def __getitem__(self, key: K) -> V:
+        row = self.now(key)
+        if row is None:
+            raise KeyError(key)
+        return row
+
+    def __setitem__(self, key: K, row: V) -> None:
+        self.before(key)
+        self._now.pop(key, None)
+        self._now[key] = row
+
+    def __delitem__(self, key: K) -> None:
+        self[key]
+        self._now[key] = None
+
+    def __iter__(self) -> Iterator[K]:
+        raise TypeError("nothing goes through all rows of this store")
+
+    def __len__(self) -> int:
+        raise TypeError("nothing counts the rows of this store")
+
+
+class _Told:
+    """The events that a transaction adds to a run's. Those that are there already are not read."""
+
+    def __init__(self) -> None:
+        self.new: list[StoredEvent] = []
+
+    def extend(self, events: Iterable[StoredEvent]) -> None:
+        self.new.extend(events)
+
+
+class _Lists(dict[RunKey, list[StoredEvent]]):
+    def __missing__(self, key: RunKey) -> list[StoredEvent]:
+        # What is added to it is all that the operations need of it, and all that it can do.
+        self[key] = cast("list[StoredEvent]", _Told())
+        return self[key]
+
+
+class _Transcripts(dict[RunKey, MutableMapping[tuple[int, str], StoredSegment]]):
+    def __init__(self, of: Callable[[RunKey], MutableMapping[tuple[int, str], StoredSegment]]) -> None:
+        super().__init__()
+        self._of = of
+
+    def __missing__(self, key: RunKey) -> MutableMapping[tuple[int, str], StoredSegment]:
+        self[key] = self._of(key)
+        return self[key]
+
+    def get(self, key: RunKey, default: Any = None) -> Any:
+        return self[key]
+
+
+class RunData(MemoryData):
+    """The rows of one bucket, in one transaction. ``number`` gives the next number of a run."""
+
+    def __init__(self, transaction: Transaction, options: RedisOptions, *, number: Callable[[], int]) -> None:
+        super().__init__(clock=lambda: transaction.now)
+        self._tx = transaction
+        self._keys = transaction.keys
+        self._options = options
+        self._number = number
+        self._touched: set[RunKey] = set()
+        self._begun: dict[RunKey, int] = {}
+        self.leases: _Rows[RunKey, LeaseState] = _Rows(lambda run: rows.lease_of(self._row(run)))
+        self.runs: _Rows[RunKey, StoredRun] = _Rows(lambda run: rows.run_row(self._row(run)))
+        self.fences_seen: _Rows[RunKey, int] = _Rows(lambda run: rows.seen_of(self._row(run)))
+        self.checkpoints: _Rows[RunKey, StoredCheckpoint] = _Rows(self._checkpoint)
+        self.claims: _Rows[ClaimKey, StoredClaim] = _Rows(self._claim)
+        self.resumes: _Rows[RunKey, ResumeClaim] = _Rows(self._resume)
+        self.segments = _Transcripts(lambda run: _Rows(lambda end: self._segment(run, end)))
+        self.events = _Lists()
+
+    def at(self) -> StoreTime:
+        return StoreTime(self._tx.now, self._tx.epoch)
+
+    def submitted(self, key: RunKey) -> str:
+        made = self.runs[key].submitted
+        return made or self._tx.row(self._keys.run(key), [rows.SUBMITTED])[rows.SUBMITTED] or ""
+
+    def next_number(self) -> int:
+        return self._number()
+
+    def claims_of(self, key: RunKey) -> Iterable[StoredClaim]:
+        names = [(key[0], name) for name in self._tx.names(self._keys.claims(key))]
+        self.look(claims=names)
+        names += [claim for claim in self.claims.written if claim not in names]
+        found = [self.claims.now(claim) for claim in names]
+        return [claim for claim in found if claim is not None and claim.run == key]
+
+    def ends_at(self, key: RunKey, count: int) -> list[str]:
+        field = rows.end_field(count)
+        digest = self._tx.row(self._keys.transcript(key), [field])[field]
+        return [] if digest is None else [digest]
+
+    def look(
+        self,
+        *,
+        runs: Iterable[RunKey] = (),
+        claims: Iterable[ClaimKey] = (),
+        checkpoints: Iterable[RunKey] = (),
+        submitted: Iterable[RunKey] = (),
+    ) -> None:
+        """Read together what an operation is about to ask for."""
+        wanted: dict[str, Sequence[str]] = {self._keys.run(self._here(run)): rows.RUN for run in runs}
+        wanted |= {self._keys.run(self._here(run)): (*rows.RUN, rows.SUBMITTED) for run in submitted}
+        here = [claim for claim in claims if bucket_of_claim(claim) == self._tx.bucket]
+        wanted |= {self._keys.claim(claim): rows.CLAIM for claim in here}
+        wanted |= {self._keys.checkpoint(self._here(run)): rows.CHECKPOINT for run in checkpoints}
+        self._tx.look(wanted)
+
+    def touch(self, run: RunKey) -> None:
+        """Have the run's row stamped anew: nothing can be written any more that rests on how it was before."""
+        self._touched.add(run)
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def flush(self) -> Applied:
+        """Write all that has changed, or nothing.
+
+        :raises CheckpointTooLargeError: a frontier is over the store's cap (C2).
+        :raises ValueTooLargeError: another value is.
+        """
+        for claim in self.claims.written:
+            self._write_claim(claim)
+        told = {run: cast("_Told", events).new for run, events in self.events.items()}
+        touched = [*self.leases.written, *self.runs.written, *self.fences_seen.written, *told]
+        for run in dict.fromkeys([*touched, *self._touched]):
+            self._write_run(run)
+        for run, events in told.items():
+            texts = [self._capped("an event", rows.event_text(event)) for event in events]
+            if texts:
+                self._tx.add("RPUSH", self._keys.events(run), *texts)
+        for run in self.checkpoints.written:
+            self._write_checkpoint(run)
+        for run, segments in self.segments.items():
+            self._write_segments(run, cast("_Rows[tuple[int, str], StoredSegment]", segments))
+        for run in self.resumes.written:
+            claimed = self.resumes.now(run)
+            self._replace(self._keys.resume(run), None if claimed is None else rows.resume_fields(claimed), row=True)
+        return self._tx.commit()
+
+    def _write_run(self, run: RunKey) -> None:
+        fields = {rows.STAMP: self._tx.stamp}
+        lease, seen, row = self.leases.now(run), self.fences_seen.now(run), self.runs.now(run)
+        if lease is not None and lease != self.leases.before(run):
+            fields |= rows.lease_fields(lease)
+        if seen != self.fences_seen.before(run):
+            fields["seen"] = str(seen)
+        if run in self._begun:
+            fields["begun"] = str(self._begun[run])
+        before = self.runs.before(run)
+        if row is not None:
+            stood = {} if before is None else rows.run_fields(before)
+            said = rows.run_fields(row).items()
+            fields |= {
+                name: self._capped(f"the run's {name}", value) for name, value in said if stood.get(name) != value
+            }
+            if before is None:
+                fields[rows.SUBMITTED] = self._capped("what was submitted", row.submitted)
+        self._tx.add("HSET", self._keys.run(run), *_flat(fields))
+        if row is not None:
+            index(
+                self._tx,
+                run,
+                before=None if before is None else replace(before.state, lease=self.lease_before(run)),
+                after=replace(row.state, lease=self.lease(run)),
+                number=row.number,
+            )
+
+    def lease_before(self, run: RunKey) -> LeaseState:
+        """The lease as it was read."""
+        return self.leases.before(run) or LeaseState()
+
+    def _write_claim(self, claim: ClaimKey) -> None:
+        before, now = self.claims.before(claim), self.claims.now(claim)
+        stood = None if before is None else before.run
+        if now is None:
+            self._replace(self._keys.claim(claim), None, row=True)
+            if stood is not None:
+                self._tx.remove("ZREM", self._keys.claims(stood), claim[1])
+                self._touched.add(stood)
+            return
+        self._capped("a claim with its outcomes", now.text)
+        self._replace(self._keys.claim(claim), rows.claim_fields(now), row=True)
+        if now.run is not None and now.run != stood:
+            begun = self._begun.get(now.run) or int(self._row(now.run)["begun"] or 0)
+            self._begun[now.run] = begun + 1
+            self._touched.add(now.run)
+            self._tx.add("ZADD", self._keys.claims(now.run), str(begun + 1), claim[1])
+
+    def _write_checkpoint(self, run: RunKey) -> None:
+        frontier = self.checkpoints.now(run)
+        size = 0 if frontier is None else len(frontier.payload)
+        if size > self._options.max_value_bytes:
+            raise CheckpointTooLargeError(
+                size=size,
+                max_bytes=self._options.checkpoint_max_bytes,
+                store_max_bytes=self._options.max_value_bytes,
+            )
+        self._replace(self._keys.checkpoint(run), None if frontier is None else rows.checkpoint_fields(frontier))
+
+    def _write_segments(self, run: RunKey, segments: _Rows[tuple[int, str], StoredSegment]) -> None:
+        for end in segments.written:
+            value = self._capped("a transcript's segment", rows.segment_value(segments[end]))
+            count, digest = end
+            place = (rows.segment_field(end), value, rows.end_field(count), digest)
+            self._tx.add("SEGMENT", self._keys.transcript(run), *place)
+
+    def _replace(self, key: str, fields: Mapping[str, str] | None, *, row: bool = False) -> None:
+        """Have a hash hold ``fields``, which are always the same ones, or be gone. A row is stamped."""
+        if fields is None:
+            self._tx.remove("DEL", key)
+        else:
+            self._tx.add("HSET", key, *_flat({**fields, **({rows.STAMP: self._tx.stamp} if row else {})}))
+
+    def _capped(self, what: str, value: str) -> str:
+        size = len(value) if value.isascii() else len(value.encode())
+        if size > self._options.max_value_bytes:
+            raise ValueTooLargeError(what=what, size=size, max_bytes=self._options.max_value_bytes)
+        return value
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def _row(self, run: RunKey) -> rows.Fields:
+        return self._tx.row(self._keys.run(self._here(run)), rows.RUN)
+
+    def _checkpoint(self, run: RunKey) -> StoredCheckpoint | None:
+        return rows.checkpoint_of(self._tx.row(self._keys.checkpoint(self._here(run)), rows.CHECKPOINT))
+
+    def _claim(self, claim: ClaimKey) -> StoredClaim | None:
+        if bucket_of_claim(claim) != self._tx.bucket:
+            raise ValueError(_ANOTHERS)
+        return rows.claim_of(self._tx.row(self._keys.claim(claim), rows.CLAIM))
+
+    def _resume(self, run: RunKey) -> ResumeClaim | None:
+        return rows.resume_of(self._tx.row(self._keys.resume(self._here(run)), rows.RESUME))
+
+    def _segment(self, run: RunKey, end: tuple[int, str]) -> StoredSegment | None:
+        field = rows.segment_field(end)
+        value = self._tx.row(self._keys.transcript(self._here(run)), [field])[field]
+        return None if value is None else rows.segment_of(value)
+
+    def _here(self, run: RunKey) -> RunKey:
+        if bucket_of_run(run) != self._tx.bucket:
+            raise AssertionError(f"bucket {self._tx.bucket} is asked for a run that is in {bucket_of_run(run)}")
+        return run
+
+
+def _flat(fields: Mapping[str, str]) -> list[str]:
+    return [part for item in fields.items() for part in item]

@@ -1,0 +1,117 @@
+"""Every key, explained once.
+
+All that belongs to a run has its bucket's hash tag, ``{adk:000}`` to ``{adk:063}``: in a cluster it stands in one slot
+with the bucket's indexes, so that one script writes a boundary whole. Nothing is found by going through the keyspace:
+whatever is listed or swept is in an index. Names are percent-encoded, so that no name reaches another's key (T1).
+Nothing here expires by Redis' own means.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import quote, unquote
+
+from adk_worker.idempotency import run_part, run_part_of
+from adk_worker.memory.data import ClaimKey, RunKey
+from adk_worker.messages import canonical_json
+from adk_worker.runs import RunStatus
+
+BUCKETS: Final = 64
+"""Part of the format: a run's bucket follows from its name, and is looked for there for ever.
+
+So many that each master of a large cluster has some, and so few that a sweep asks each in turn within milliseconds.
+"""
+
+NUMBERS: Final = "{adk:000}:numbers"
+"""String: the number of the run that was submitted last, which the order of a listing and its cursor come from."""
+SWEPT: Final = "{adk:000}:swept"
+"""String: when a reaper swept last, in seconds since the epoch."""
+
+
+def bucket_of_run(run: RunKey) -> int:
+    """Where a run is."""
+    return int(run_part(*run), 16) % BUCKETS
+
+
+def bucket_of_claim(claim: ClaimKey) -> int:
+    """Where a claim is: with its run, if its key is a call's; and anywhere, but always there, if it is another."""
+    tenant, key = claim
+    part = run_part_of(key) or hashlib.sha256(canonical_json([tenant, key]).encode()).hexdigest()[:8]
+    return int(part, 16) % BUCKETS
+
+
+def member(run: RunKey) -> str:
+    """A run's name in an index, and in its keys."""
+    return _joined(run)
+
+
+def run_of(name: str) -> RunKey:
+    """Read :func:`member` back."""
+    tenant, run_id = name.split(":")
+    return unquote(tenant), unquote(run_id)
+
+
+class Keys:
+    """The keys of one bucket."""
+
+    def __init__(self, bucket: int) -> None:
+        self._tag = f"{{adk:{bucket:03}}}"
+        self.store = f"{self._tag}:store"
+        """String, ``FORMAT:EPOCH``: which format the bucket's keys have, and the store's epoch (L2). It is compared in
+        every write, so that nothing is written to a store that came back empty."""
+        self.runs = f"{self._tag}:runs"
+        """Sorted set: the bucket's runs, by number."""
+        self.attention = f"{self._tag}:attention"
+        """Sorted set: those that somebody has to look at, by number."""
+        self.lapses = f"{self._tag}:lapses"
+        """Sorted set: those that the queue or a worker holds, by the moment at which that lease lapses (L6)."""
+
+    def tenant(self, tenant: str) -> str:
+        """Sorted set: a tenant's runs, by number."""
+        return f"{self._tag}:tenant:{_joined([tenant])}"
+
+    def status(self, status: RunStatus) -> str:
+        """Sorted set: the runs in a status, by number."""
+        return f"{self._tag}:status:{status}"
+
+    def run(self, run: RunKey) -> str:
+        """Hash: a run's lease, its row once it was submitted, and the highest fence that came with a write.
+
+        Its fields are those of :mod:`stores.redis.rows`. Every write of anything that belongs to the run, its claims'
+        bodies apart, puts a new random ``stamp`` into it.
+        """
+        return f"{self._tag}:run:{_joined(run)}"
+
+    def checkpoint(self, run: RunKey) -> str:
+        """Hash: the frontier's ``payload``, its ``sequence`` and its ``agent``."""
+        return f"{self._tag}:checkpoint:{_joined(run)}"
+
+    def transcript(self, run: RunKey) -> str:
+        """Hash: segments, and which one is the newest that ends at a message.
+
+        ``COUNT.DIGEST`` says where the segment ends, and holds ``START.DIGEST``, a line feed and the messages;
+        ``end:COUNT`` holds a digest. Segments are added and never changed (H1).
+        """
+        return f"{self._tag}:transcript:{_joined(run)}"
+
+    def events(self, run: RunKey) -> str:
+        """List: the run's events as JSON, the oldest first. An event's id is its place, from 1."""
+        return f"{self._tag}:events:{_joined(run)}"
+
+    def claims(self, run: RunKey) -> str:
+        """Sorted set: the keys of the run's claims, in the order in which they began."""
+        return f"{self._tag}:claims:{_joined(run)}"
+
+    def claim(self, claim: ClaimKey) -> str:
+        """Hash: a claim as JSON in ``body``, the ``run`` that it was begun for, if any, and a ``stamp`` of its own."""
+        return f"{self._tag}:claim:{_joined(claim)}"
+
+    def resume(self, run: RunKey) -> str:
+        """Hash: who resumes the run (I9), ``owner``, ``fence``, ``expires_at``, and a ``stamp`` of its own."""
+        return f"{self._tag}:resume:{_joined(run)}"
+
+
+def _joined(names: Iterable[str]) -> str:
+    return ":".join(quote(name, safe="") for name in names)

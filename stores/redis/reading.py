@@ -1,0 +1,94 @@
+"""Reads runs and their events. No lease is taken, and nothing is found by going through the keyspace."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from adk_worker.memory.data import RunKey
+from adk_worker.memory.reading import matches, run_of
+from adk_worker.runs import Event, Run, RunFilter, RunStatus
+from stores.redis import rows
+from stores.redis.data import RunData
+from stores.redis.keys import BUCKETS, Keys, bucket_of_run
+from stores.redis.keys import run_of as run_named
+from stores.redis.server import Process
+
+_SHARE: Final = 16
+"""A page's runs are spread over the buckets; this many times fewer than the page has are read from each at first."""
+_MANY: Final = frozenset({RunStatus.COMPLETED, RunStatus.CANCELLED})
+"""The statuses that most runs end in."""
+
+
+def events_of(process: Process, run: RunKey, *, after: int, limit: int) -> Sequence[Event]:
+    """See :meth:`adk_worker.runs.RunStore.events`."""
+    bucket = bucket_of_run(run)
+    process.epoch(bucket)
+    first = max(after, 0)
+    key = Keys(bucket).events(run)
+    texts = process.ask(lambda client: client.lrange(key, first, first + limit - 1), reading=True) if limit > 0 else []
+    return [rows.event_of(text, number=number) for number, text in enumerate(texts, first + 1)]
+
+
+def page(process: Process, where: RunFilter, *, limit: int, before: int | None) -> tuple[Sequence[Run], str | None]:
+    """See :meth:`adk_worker.runs.RunStore.list`; ``before`` is what its cursor says.
+
+    The buckets' indexes, each of which is in order, are merged; what they name is read, and looked at again.
+    """
+    step = limit // _SHARE + 4
+    numbered = heapq.merge(
+        *(_named(process, _index(Keys(bucket), where), before, step) for bucket in range(BUCKETS)),
+        key=lambda named: -named[0],
+    )
+    found: list[tuple[int, Run]] = []
+    # One more than asked for tells whether there is a next page.
+    while len(found) <= limit and (some := list(itertools.islice(numbered, limit + 1 - len(found)))):
+        read = _read(process, [run for _, run in some])
+        found += [(number, read[run]) for number, run in some if run in read and matches(read[run], where)]
+    shown = found[:limit]
+    return [run for _, run in shown], str(shown[-1][0]) if shown and len(found) > limit else None
+
+
+def _index(keys: Keys, where: RunFilter) -> str:
+    """The index that has the fewest runs beside those that are asked for."""
+    if where.attention:
+        return keys.attention
+    if where.status is not None and (where.tenant is None or where.status not in _MANY):
+        return keys.status(where.status)
+    return keys.runs if where.tenant is None else keys.tenant(where.tenant)
+
+
+def _named(process: Process, key: str, before: int | None, step: int) -> Iterator[tuple[int, RunKey]]:
+    """The runs in one bucket's index with a number below ``before``, the newest first."""
+    while True:
+        chunk = _chunk(process, key, "+inf" if before is None else f"({before}", step)
+        for name, number in chunk:
+            before = int(number)
+            yield before, run_named(name)
+        if len(chunk) < step:
+            return
+
+
+def _chunk(process: Process, key: str, below: str, step: int) -> Sequence[tuple[str, float]]:
+    return process.ask(
+        lambda client: client.zrevrangebyscore(key, below, "-inf", start=0, num=step, withscores=True), reading=True
+    )
+
+
+def _read(process: Process, runs: Sequence[RunKey]) -> dict[RunKey, Run]:
+    parted: dict[int, list[RunKey]] = defaultdict(list)
+    for run in runs:
+        parted[bucket_of_run(run)].append(run)
+    read: dict[RunKey, Run] = {}
+    for bucket, here in parted.items():
+        read |= process.transact(bucket, partial(_runs, runs=here))
+    return read
+
+
+def _runs(data: RunData, runs: Sequence[RunKey]) -> dict[RunKey, Run]:
+    data.look(submitted=runs)
+    return {run: run_of(data, run) for run in runs if run in data.runs}

@@ -32,7 +32,12 @@ def test_the_wheel_brings_three_packages_and_nothing_else(wheel):
 
 
 def test_the_wheel_brings_every_source_file(wheel):
-    ours = {str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+    ours = {
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for kind in ("*.py", "*.lua")
+        for path in (ROOT / package).rglob(kind)
+    }
 
     assert ours - set(wheel.namelist()) == set()
 

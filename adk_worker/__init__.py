@@ -38,6 +38,7 @@ from adk_worker.errors import (
     LeaseError,
     LeaseLostError,
     ModelError,
+    ModelUnavailableError,
     NoCheckpointError,
     NotJSONError,
     ResumeConflictError,
@@ -69,11 +70,11 @@ from adk_worker.memory import (
     MemoryRunStore,
     memory_stores,
 )
-from adk_worker.messages import BinaryPart, Message, TextPart, ToolCallPart, ToolResultPart, Usage
+from adk_worker.messages import BinaryPart, Message, OpaquePart, TextPart, ToolCallPart, ToolResultPart, Usage
 from adk_worker.model import ModelAnswer, ModelProvider, ModelRequest, ToolSpec
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
 from adk_worker.probe import Happened, NeverWill, NotYet, ProbeAnswer, Unknown
-from adk_worker.providers import ScriptedProvider
+from adk_worker.providers import ModelPolicy, ScriptedProvider
 from adk_worker.redaction import Redactor
 from adk_worker.registry import Registry
 from adk_worker.resume import PlannedCall, ResumePlan, ToolDisposition, plan_resume
@@ -137,12 +138,15 @@ __all__ = [
     "Message",
     "ModelAnswer",
     "ModelError",
+    "ModelPolicy",
     "ModelProvider",
     "ModelRequest",
+    "ModelUnavailableError",
     "NeverWill",
     "NoCheckpointError",
     "NotJSONError",
     "NotYet",
+    "OpaquePart",
     "OutcomeKind",
     "OutstandingCall",
     "PlannedCall",

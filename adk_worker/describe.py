@@ -43,6 +43,7 @@ WORDS: Final[Mapping[Attention, str]] = MappingProxyType(
         Attention.REVISION_MISMATCH: "no worker that took it has its revision of the agent; deploy one that has",
         Attention.FORMAT_TOO_NEW: "a newer adk-worker has written its frontier; deploy workers of that version",
         Attention.RESUME_CONFLICT: "another resume of it was under way; it is tried again",
+        Attention.MODEL_UNAVAILABLE: "its model's provider takes no calls for now; it is tried again",
         Attention.EXCEPTION: "its last try failed; it is tried again",
     }
 )

@@ -34,6 +34,7 @@
     │   └── ToolArgumentsError          a call's arguments do not fit its tool; it was never started (I10)
     ├── ToolError                       raised by tools: says whether the effect happened (I10)
     ├── ModelError                      a model call failed
+    │   └── ModelUnavailableError       … since its provider takes no calls for now
     └── WaitTimeoutError                nothing happened in the time that the caller gave
 
 ``retryable`` says whether the same call may succeed later without anyone changing anything. All errors survive
@@ -420,6 +421,18 @@ class ModelError(AdkError):
     def __init__(self, message: str, *, transient: bool = False) -> None:
         super().__init__(message)
         self.transient = transient
+
+
+class ModelUnavailableError(ModelError):
+    """The model's provider takes no calls for now: it is over a limit, has a fault of its own, or cannot be reached.
+
+    Always transient, and nobody's fault: on the fleet the run waits in the queue, and no crash is counted.
+    ``retry_after`` is for how many seconds the provider asked to be left alone, if it did.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message, transient=True)
+        self.retry_after = retry_after
 
 
 class WaitTimeoutError(AdkError, TimeoutError):

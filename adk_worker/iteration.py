@@ -19,6 +19,7 @@ from adk_worker.messages import Message, ToolCallPart, dump_messages, load_messa
 from adk_worker.model import ModelAnswer, ModelRequest
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
 from adk_worker.redaction import contains_placeholder
+from adk_worker.results import shortened
 from adk_worker.scribe import Standing, Turnover, Wrapped
 from adk_worker.surroundings import Surroundings
 from adk_worker.transitions import Attention
@@ -152,23 +153,32 @@ class Iteration:
         iteration = frontier.iteration + 1
         text = None if answer.text is None else masker.text(_whole(answer.text))
         parts = tuple(part.model_copy(update={"arguments": masker.json(dict(part.arguments))}) for part in answer.calls)
-        said = _readable(Message.assistant(text, parts))
+        # Masked, it would no longer be what its provider wants back.
+        opaque = tuple(part for part in answer.opaque if masker.json(part.data) == part.data)
+        said = _readable(Message.assistant(text, parts, opaque=opaque))
         return frontier.updated(
             sequence=frontier.sequence + 1,
             boundary=CheckpointBoundary.AFTER_MODEL_CALL,
             iteration=iteration,
             messages=(*frontier.messages, said),
-            calls=tuple(self._outstanding(frontier, iteration, index, part) for index, part in enumerate(parts)),
+            calls=tuple(
+                self._outstanding(frontier, iteration, index, part, answer.refused.get(part.id))
+                for index, part in enumerate(parts)
+            ),
             usage=frontier.usage + answer.usage,
             cost_micros=frontier.cost_micros + answer.cost_micros,
             masks=masker.state(),
             output=None if parts else text or "",
         )
 
-    def _outstanding(self, frontier: Checkpoint, iteration: int, index: int, part: ToolCallPart) -> OutstandingCall:
+    def _outstanding(
+        self, frontier: Checkpoint, iteration: int, index: int, part: ToolCallPart, refused: str | None
+    ) -> OutstandingCall:
         tool = self._in.agent.tool(part.name)
         outcome = None
-        if tool is None:
+        if refused is not None:
+            outcome = ToolOutcome(kind=OutcomeKind.REFUSED, content=self._in.masker.text(shortened(refused)))
+        elif tool is None:
             outcome = refuse_unknown(part.name, self._in.agent.tool_names)
         elif contains_placeholder(part.arguments):
             # Masked text is never executed: without seal keys there is no original to put back (R2).

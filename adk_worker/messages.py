@@ -53,7 +53,18 @@ class ToolResultPart(_Frozen):
     is_error: bool = False
 
 
-Part = Annotated[TextPart | BinaryPart | ToolCallPart | ToolResultPart, Field(discriminator="kind")]
+class OpaquePart(_Frozen):
+    """What a provider wants to be given back unread with its answer: a signature of its reasoning, an item's id.
+
+    ``provider`` says whose it is; every other provider leaves it out.
+    """
+
+    kind: Literal["opaque"] = "opaque"
+    provider: str
+    data: JsonValue
+
+
+Part = Annotated[TextPart | BinaryPart | ToolCallPart | ToolResultPart | OpaquePart, Field(discriminator="kind")]
 
 
 class Message(_Frozen):
@@ -68,10 +79,12 @@ class Message(_Frozen):
         return cls(role="user", parts=(TextPart(text=text),))
 
     @classmethod
-    def assistant(cls, text: str | None = None, calls: Iterable[ToolCallPart] = ()) -> Message:
-        """What the model said and the calls that it asks for."""
+    def assistant(
+        cls, text: str | None = None, calls: Iterable[ToolCallPart] = (), *, opaque: Iterable[OpaquePart] = ()
+    ) -> Message:
+        """What the model said and the calls that it asks for, behind what its provider wants back."""
         said = (TextPart(text=text),) if text is not None else ()
-        return cls(role="assistant", parts=(*said, *calls))
+        return cls(role="assistant", parts=(*opaque, *said, *calls))
 
     @classmethod
     def tool(cls, results: Iterable[ToolResultPart]) -> Message:

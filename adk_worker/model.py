@@ -8,7 +8,7 @@ from typing import Protocol, Self, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from adk_worker.messages import Message, ToolCallPart, Usage
+from adk_worker.messages import Message, OpaquePart, ToolCallPart, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,11 @@ class ModelAnswer(BaseModel):
 
     text: str | None = None
     calls: tuple[ToolCallPart, ...] = ()
+    refused: Mapping[str, str] = Field(default_factory=dict)
+    """Calls that are not to be made, by their ids, with what the model is told instead: their arguments were no JSON
+    object, for one. There is no claim on them (I10)."""
+    opaque: tuple[OpaquePart, ...] = ()
+    """What the provider wants back with this answer. Kept only where nothing in it has to be masked (R1)."""
     usage: Usage = Usage()
     cost_micros: int = Field(default=0, ge=0)
     """What the call cost, in millionths of a currency unit."""
@@ -60,7 +65,7 @@ class ModelAnswer(BaseModel):
     @property
     def message(self) -> Message:
         """The transcript's entry of this answer."""
-        return Message.assistant(self.text, self.calls)
+        return Message.assistant(self.text, self.calls, opaque=self.opaque)
 
 
 @runtime_checkable
@@ -78,6 +83,8 @@ class ModelProvider(Protocol):
         Must be cancellable: the caller's cancellation aborts the call. Keeps nothing of a run from one call to the
         next, for the next one may be made by another process.
 
-        :raises ModelError: the call failed; ``transient`` says that it may be made again.
+        :raises ModelError: the call failed; ``transient`` says that it may be made again, and anything else ends the
+            run, so that the message has to say what to do.
+        :raises ModelUnavailableError: the provider takes no calls for now.
         """
         ...

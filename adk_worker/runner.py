@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from adk_worker.agent import Agent
 from adk_worker.checkpoint import Checkpoint, Checkpointer
@@ -31,7 +31,7 @@ from adk_worker.local_scribe import LocalScribe
 from adk_worker.messages import Message, Usage
 from adk_worker.model import ModelProvider
 from adk_worker.names import check_run
-from adk_worker.providers import resolve_provider
+from adk_worker.providers import ModelPolicy, Providers
 from adk_worker.redaction import Redactor
 from adk_worker.resumer import Carried, read_frontier
 from adk_worker.runs import RunStatus
@@ -75,11 +75,15 @@ class AgentRunner:
     the claim of a resume (I9).
 
     :param provider: makes the model calls; by default whatever the agent's ``model`` names.
+    :param models: how the calls of real models are made, where ``provider`` or the agent does not say.
     :param redactor: masks what enters the run (R1); ``Redactor(enabled=False)`` leaves everything as it is.
     :param tool_threads: how many sync tools run at once.
+
+    A runner that makes calls of real models keeps their connections; ``async with`` gives them back, as does
+    :meth:`close`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what there is, and what is left out is not there
         self,
         *,
         provider: ModelProvider | None = None,
@@ -88,10 +92,12 @@ class AgentRunner:
         history: HistoryStore | None = None,
         leases: LeaseStore | None = None,
         lease_policy: LeasePolicy | None = None,
+        models: ModelPolicy | None = None,
         redactor: Redactor | None = None,
         tool_threads: int = DEFAULT_TOOL_THREADS,
     ) -> None:
         self._provider = provider
+        self._providers = Providers(models)
         self._idempotency = idempotency
         self._checkpoints = checkpoints
         self._history = history
@@ -102,6 +108,16 @@ class AgentRunner:
         self._executor = ThreadPoolExecutor(tool_threads, thread_name_prefix="adk-tool")
         self._late: set[asyncio.Task[None]] = set()
         self._resuming: set[tuple[str, str]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Give back the connections to models that runs in this event loop have opened."""
+        await self._providers.close()
 
     async def run(
         self,
@@ -222,7 +238,7 @@ class AgentRunner:
         iteration = Iteration(
             Surroundings(
                 agent=agent,
-                provider=self._provider or resolve_provider(agent.model),
+                provider=self._providers.resolve(self._provider or agent.model),
                 scribe=scribe,
                 masker=self._redactor.masker(frontier.masks),
                 interruption=held.interruption,

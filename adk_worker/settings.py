@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, Settin
 
 from adk_worker.errors import ConfigurationError
 from adk_worker.lease import LeasePolicy
+from adk_worker.providers.policy import Endpoint, ModelPolicy, Prefix, Price
 from adk_worker.redaction import Redactor
 from adk_worker.results import MAX_RESULT_BYTES
 from adk_worker.transitions import FleetPolicy
@@ -92,6 +93,34 @@ class Settings(BaseSettings):
         default=20, description="How long a worker that is told to stop waits for effectful calls in flight."
     )
 
+    model_timeout: Seconds = Field(
+        default_factory=lambda data: data["iteration_timeout"] / 4,
+        description="How long one attempt of a model call may take. A quarter of ADK_ITERATION_TIMEOUT by default.",
+    )
+    model_attempts: Count = Field(
+        default=3, description="How often a model call is tried at once, where its failure is transient."
+    )
+    model_backoff: Seconds = Field(
+        default=1, description="The pause before a model call is tried again, doubled each time, and jittered."
+    )
+    model_backoff_max: Seconds = Field(
+        default=20,
+        description="Up to how much that pause doubles. A provider that asks for more has the run wait in the queue.",
+    )
+    model_max_tokens: Count | None = Field(
+        default=None, description="How long a model's answer may be, in tokens. The provider's own limit by default."
+    )
+    model_prices: dict[str, Price] = Field(
+        default={},
+        description='Prices per million tokens that come before those known, as JSON: {"openai:my-model": '
+        '{"input_mtok": 2, "output_mtok": 8}}. Also cache_read_mtok and cache_write_mtok.',
+    )
+    model_endpoints: dict[Prefix, Endpoint] = Field(
+        default={},
+        description="Servers that speak OpenAI's chat completions, by the prefix of their models' names, as JSON: "
+        '{"vllm": {"base_url": "http://vllm:8000/v1"}} serves vllm:…. Also api_key.',
+    )
+
     checkpoint_max_bytes: Count = Field(
         default=1024 * 1024, description="Largest stored frontier; a larger one is refused, never trimmed (C2)."
     )
@@ -154,6 +183,19 @@ class Settings(BaseSettings):
         return LeasePolicy(ttl_seconds=self.lease_ttl, renew_within=self.lease_renew_within)
 
     @property
+    def model_policy(self) -> ModelPolicy:
+        """How the calls of real models are made."""
+        return ModelPolicy(
+            timeout=self.model_timeout,
+            attempts=self.model_attempts,
+            backoff=self.model_backoff,
+            backoff_max=self.model_backoff_max,
+            max_tokens=self.model_max_tokens,
+            prices=self.model_prices,
+            endpoints=self.model_endpoints,
+        )
+
+    @property
     def redactor(self) -> Redactor:
         """What masks the text that enters a run.
 
@@ -179,6 +221,10 @@ class Settings(BaseSettings):
             wrong.append("ADK_DISPATCH_GRACE_MAX has to be at least ADK_DISPATCH_GRACE")
         if self.retry_backoff_max < self.retry_backoff:
             wrong.append("ADK_RETRY_BACKOFF_MAX has to be at least ADK_RETRY_BACKOFF")
+        if self.model_backoff_max < self.model_backoff:
+            wrong.append("ADK_MODEL_BACKOFF_MAX has to be at least ADK_MODEL_BACKOFF")
+        if self.model_timeout >= self.iteration_timeout:
+            wrong.append("ADK_MODEL_TIMEOUT has to be below ADK_ITERATION_TIMEOUT, which ends the whole iteration")
         if wrong:
             raise PydanticCustomError("at_odds", "{wrong}", {"wrong": "\n  ".join(wrong)})
         return self

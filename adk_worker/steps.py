@@ -21,6 +21,7 @@ from adk_worker.checkpoint import Checkpoint, decode_checkpoint
 from adk_worker.errors import (
     CheckpointFormatError,
     HistoryUnavailableError,
+    ModelUnavailableError,
     ResumeConflictError,
     RevisionMismatchError,
     StaleFenceError,
@@ -35,7 +36,7 @@ from adk_worker.iteration import Iteration, IterationEnd, Waiting
 from adk_worker.lease import RunLease
 from adk_worker.liveness import Holder
 from adk_worker.messages import Message
-from adk_worker.providers import resolve_provider
+from adk_worker.providers import Providers
 from adk_worker.redaction import Redactor
 from adk_worker.registry import Registry
 from adk_worker.results import MAX_RESULT_BYTES, text_of
@@ -108,6 +109,7 @@ class Stepper:
         policy: FleetPolicy,
         checkpoint_max_bytes: int,
         tool_executor: Executor,
+        providers: Providers | None = None,
         redactor: Redactor | None = None,
         tool_result_max_bytes: int = MAX_RESULT_BYTES,
     ) -> None:
@@ -118,6 +120,7 @@ class Stepper:
         self._policy = policy
         self._max_bytes = checkpoint_max_bytes
         self._executor = tool_executor
+        self._providers = providers or Providers()
         self._redactor = redactor or Redactor()
         self._max_result_bytes = tool_result_max_bytes
         self._late: set[asyncio.Task[None]] = set()
@@ -213,7 +216,7 @@ class Stepper:
         )
         surroundings = Surroundings(
             agent=agent,
-            provider=resolve_provider(agent.model),
+            provider=self._providers.resolve(agent.model),
             scribe=scribe,
             masker=self._redactor.masker(frontier.masks),
             interruption=interruption,
@@ -329,6 +332,8 @@ def _back(error: Exception) -> _Back:
     if isinstance(error, Waiting):
         detail = f"waiting to ask about a call again: {error.undecided.detail}"
         return _Back(Reason.CONFLICT, detail, Attention.UNDECIDED_CALL, delay=error.seconds)
+    if isinstance(error, ModelUnavailableError):
+        return _Back(Reason.CONFLICT, str(error), Attention.MODEL_UNAVAILABLE, delay=error.retry_after or None)
     for kind, attention in _CONFLICTS.items():
         if isinstance(error, kind):
             return _Back(Reason.CONFLICT, str(error), attention)

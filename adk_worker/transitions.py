@@ -58,6 +58,7 @@ class Attention(StrEnum):
     REVISION_MISMATCH = "revision_mismatch"
     FORMAT_TOO_NEW = "format_too_new"
     RESUME_CONFLICT = "resume_conflict"
+    MODEL_UNAVAILABLE = "model_unavailable"
     EXCEPTION = "exception"
 
 
@@ -192,7 +193,7 @@ class Reason(StrEnum):
     EXCEPTION = "exception"
     """Counts towards ``poisoned`` and backs off."""
     CONFLICT = "conflict"
-    """This worker cannot, another may: backs off, counts no crash (C4, C7, I9)."""
+    """This worker cannot, another may, or this one later: backs off, counts no crash (C4, C7, I9)."""
     DRAIN = "drain"
     """The worker is leaving: no backoff, no count; the message is published at once."""
 

@@ -17,6 +17,7 @@ from celery import Celery
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
 from adk_worker.errors import ConfigurationError, StoreUnavailableError
+from adk_worker.providers import Providers
 from adk_worker.registry import Registry
 from adk_worker.runs import Stores
 from adk_worker.settings import Settings
@@ -71,6 +72,9 @@ class Host:
                 )
             _look_here_too()
             self._registry = Registry.load(self.settings.agents)
+            providers = Providers(self.settings.model_policy)
+            for agent in self._registry:
+                providers.check(agent.model)
             _log.info("agents_loaded", agents=", ".join(self._registry.names))
         self._await_store()
 

@@ -17,6 +17,7 @@ import structlog
 from adk_worker.errors import BrokerUnavailableError, StoreUnavailableError
 from adk_worker.keeper import LeaseKeeper, RenewMany
 from adk_worker.lease import RunLease
+from adk_worker.providers import Providers
 from adk_worker.reaper import SweepReport, sweep
 from adk_worker.registry import Registry
 from adk_worker.results import text_of
@@ -60,6 +61,7 @@ class WorkerProcess:
         self._on_stuck = on_stuck
         self._thread = threading.Thread(target=self._main, name="adk-loop", daemon=True)
         self._stores = _open(settings, pool_size=settings.store_pool)
+        self._providers = Providers(settings.model_policy)
         self._tools = ThreadPoolExecutor(settings.tool_threads, thread_name_prefix=_TOOLS)
         kept = _open(settings, pool_size=_KEEPER_POOL)
         self.keeper = LeaseKeeper(
@@ -79,6 +81,7 @@ class WorkerProcess:
             policy=self._policy,
             checkpoint_max_bytes=settings.checkpoint_max_bytes,
             tool_executor=self._tools,
+            providers=self._providers,
             redactor=settings.redactor,
             tool_result_max_bytes=settings.tool_result_max_bytes,
         )
@@ -116,6 +119,7 @@ class WorkerProcess:
         try:
             self._run(self._stepper.settle_late(LAST_WORDS), timeout=2 * LAST_WORDS)
             self.keeper.stop(LAST_WORDS)
+            self._run(self._providers.close(), timeout=LAST_WORDS)
             self._run(self._stores.lifecycle.close(), timeout=LAST_WORDS)
         except TimeoutError:
             return True

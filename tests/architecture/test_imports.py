@@ -32,7 +32,14 @@ def test_a_web_app_that_imports_the_kit_gets_no_broker_and_no_driver():
     loaded = python("import adk_worker, json, sys; print(json.dumps(sorted(sys.modules)))")
 
     heavy = {"alembic", "billiard", "celery", "kombu", "psycopg2", "redis", "sqlalchemy", "stores", "tasks"}
-    assert heavy.isdisjoint(name.partition(".")[0] for name in loaded)
+    models = {"anthropic", "boto3", "genai_prices", "httpx", "httpx2", "openai", "pydantic_ai"}
+    assert (heavy | models).isdisjoint(name.partition(".")[0] for name in loaded)
+
+
+def test_nor_does_a_worker_wait_for_the_sdks_of_models_that_none_of_its_agents_names():
+    loaded = python("import tasks.worker, json, sys; print(json.dumps(sorted(sys.modules)))")
+
+    assert {"anthropic", "openai", "pydantic_ai"}.isdisjoint(name.partition(".")[0] for name in loaded)
 
 
 # Runs in a fresh interpreter: imports modules, and reports what code of our packages did meanwhile to the world

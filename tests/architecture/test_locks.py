@@ -26,7 +26,7 @@ def asked_for():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras, groups = project["project"]["optional-dependencies"], project["dependency-groups"]
     runtime = [*project["project"]["dependencies"], *extras["embedded"], *extras["flower"], *groups["build"]]
-    return {"runtime": runtime, "checks": [*runtime, *extras["test"], *groups["checks"]]}
+    return {"runtime": runtime, "checks": [*runtime, *extras["models"], *extras["test"], *groups["checks"]]}
 
 
 @pytest.mark.parametrize("lock", LOCKS)

@@ -66,6 +66,11 @@ class TestAWorkerThatCanNeverWork:
         code, output = celery(fleet, "worker", "-Q", "adk", "-P", "custom", **pool)
         assert (code, "-P threads" in output, "Traceback" in output) == (78, True, False), output
 
+    def test_has_an_agent_whose_model_has_no_key(self, fleet):
+        none = dict.fromkeys(["OPENAI_API_KEY", "OPENAI_BASE_URL"])
+        code, output = celery(fleet, *WORKER, ADK_AGENTS="tests.acceptance.modelled", **none)
+        assert (code, "OPENAI_API_KEY" in output, "Traceback" in output) == (78, True, False), output
+
     def test_has_no_tables(self, fleet):
         """Another schema is nothing that waiting would mend."""
         code, output = celery(fleet, *WORKER)

@@ -45,6 +45,7 @@ EXAMPLES = [
     errors.ToolArgumentsError(tool="book", reason="seats: not a number"),
     errors.ToolError("no seat left", happened=False),
     errors.ModelError("overloaded", transient=True),
+    errors.ModelUnavailableError("overloaded", retry_after=3.5),
     errors.WaitTimeoutError.of_run("run", 3),
 ]
 

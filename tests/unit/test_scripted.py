@@ -208,7 +208,6 @@ def test_a_provider_is_its_own():
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ("openai:gpt", "come with the extra 'models', which is not there yet"),
         ("scripted:", "has to be written scripted:package.module:attribute"),
         ("scripted:module", "has to be written scripted:package.module:attribute"),
         ("scripted:no.such.module:turns", "cannot be imported: ModuleNotFoundError"),

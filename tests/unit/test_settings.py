@@ -224,3 +224,36 @@ class TestMasking:
     def test_a_pattern_that_is_none_is_refused(self):
         with pytest.raises(ConfigurationError):
             _ = Settings(store_url="sqlite:///a.db", redact_patterns=("(",)).redactor
+
+
+def test_how_models_are_asked_is_set_in_the_environment(load):
+    settings = load(
+        ADK_STORE_URL=STORE,
+        ADK_ITERATION_TIMEOUT="300",
+        ADK_MODEL_ATTEMPTS="5",
+        ADK_MODEL_MAX_TOKENS="4000",
+        ADK_MODEL_PRICES='{"openai:mine": {"input_mtok": "0.5", "output_mtok": 2}}',
+        ADK_MODEL_ENDPOINTS='{"vllm": {"base_url": "http://vllm:8000/v1", "api_key": "s3cret"}}',
+    )
+
+    policy = settings.model_policy
+
+    assert (policy.timeout, policy.attempts, policy.max_tokens) == (75, 5, 4000)
+    assert policy.prices["openai:mine"].micros(input_tokens=3, output_tokens=1) == 4
+    assert policy.endpoints["vllm"].base_url == "http://vllm:8000/v1"
+    assert "s3cret" not in repr(settings)
+    assert pickle.loads(pickle.dumps(settings)) == settings  # noqa: S301 - our own
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"ADK_MODEL_TIMEOUT": "600"}, "ADK_MODEL_TIMEOUT has to be below ADK_ITERATION_TIMEOUT"),
+        ({"ADK_MODEL_BACKOFF": "30"}, "ADK_MODEL_BACKOFF_MAX has to be at least ADK_MODEL_BACKOFF"),
+        ({"ADK_MODEL_PRICES": '{"openai:mine": {"input_mtok": -1, "output_mtok": 2}}'}, "ADK_MODEL_PRICES"),
+        ({"ADK_MODEL_ENDPOINTS": '{"vllm": {"base_url": "vllm:8000"}}'}, "ADK_MODEL_ENDPOINTS"),
+    ],
+)
+def test_a_policy_for_models_that_contradicts_itself_is_refused(load, variables, told):
+    with pytest.raises(ConfigurationError, match=told):
+        load(ADK_STORE_URL=STORE, **variables)

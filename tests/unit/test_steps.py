@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from adk_worker import turn
-from adk_worker.errors import CommitUnknownError, StoreUnavailableError
+from adk_worker.errors import CommitUnknownError, ModelUnavailableError, StoreUnavailableError
 from adk_worker.idempotency import call_digest, call_key
 from adk_worker.interruption import Cause
 from adk_worker.memory import MemoryData, memory_stores
-from adk_worker.messages import ToolCallPart
+from adk_worker.messages import OpaquePart, ToolCallPart
 from adk_worker.model import ModelAnswer
 from adk_worker.outcomes import OutcomeKind
 from adk_worker.registry import Registry
@@ -350,6 +350,59 @@ async def test_an_unexpected_exception_backs_off_and_ends_as_poisoned(bench):
     run = await bench.run()
     assert (run.status, run.attention) == (RunStatus.PARKED, Attention.POISONED)
     assert "ZeroDivisionError" in run.detail
+
+
+@pytest.mark.parametrize(("retry_after", "waits"), [(None, [1, 2, 4, 8]), (90.0, [90, 90, 90, 90])])
+async def test_a_model_that_is_unavailable_is_waited_for_without_an_end(bench, retry_after, waits):
+    """An outage is nobody's crash: the run waits in the queue, for as long as its provider asks, and says for what."""
+    outage = ModelUnavailableError("the model answered 503.", retry_after=retry_after)
+    agent = agent_with(turns=lambda _: outage)
+    stepper, message = bench.stepper(agent), await bench.submit()
+    waited = []
+    for _ in range(POLICY.max_crashes + 1):
+        assert await stepper.step(message, label="t") is StepEnd.GIVEN_BACK
+        lease = await bench.stores.leases.held("run_1", tenant="acme")
+        waited.append(lease.expires_at - bench.clock.now)
+        (reaped,) = await bench.reap(after=POLICY.retry_backoff_max)
+        message = reaped.dispatch
+    assert waited == waits
+    run = await bench.run()
+    assert (run.status, run.attention, run.crashes) == (RunStatus.QUEUED, Attention.MODEL_UNAVAILABLE, 0)
+    assert run.detail == "the model answered 503."
+
+
+async def test_calls_that_the_provider_refused_are_told_to_the_model_and_never_made(bench, far_side):
+    """I10: there is no claim; the calls beside it are made."""
+    seats = [ToolCallPart(id=seat, name="book", arguments={"seat": seat}) for seat in ("1", "2")]
+    told = []
+
+    async def script(request):
+        told.append(request.messages[-1])
+        refused = {"1": "Not as it stands."}
+        return ModelAnswer(calls=tuple(seats), refused=refused) if len(request.messages) == 1 else "Done."
+
+    await bench.drive(bench.stepper(agent_with(far_side.tool(), turns=script)), await bench.submit())
+    assert [seat for _, seat in far_side.effects] == ["2"]
+    first, second = told[-1].parts
+    assert (first.is_error, first.content) == (True, "Not as it stands.")
+    assert not second.is_error
+
+
+@pytest.mark.parametrize(("kept", "data"), [(True, {"signature": "abc"}), (False, {"thought": "ghp_" + "a1B2" * 9})])
+async def test_what_a_provider_wants_back_is_kept_unless_it_would_have_to_be_masked(bench, kept, data):
+    """R1: masked, it would no longer be what the provider wants; unmasked, it would be in every store."""
+    seen = []
+
+    async def script(request):
+        seen.append(request.messages)
+        if len(request.messages) == 1:
+            part = OpaquePart(provider="mine", data=data)
+            return ModelAnswer(calls=(ToolCallPart(id="1", name="nothing"),), opaque=(part,))
+        return "Done."
+
+    await bench.drive(bench.stepper(agent_with(turns=script)), await bench.submit())
+    found = [part.data for part in seen[-1][1].parts if isinstance(part, OpaquePart)]
+    assert found == ([data] if kept else [])
 
 
 async def test_half_a_character_of_the_models_does_not_make_the_transcript_unreadable(bench, far_side):

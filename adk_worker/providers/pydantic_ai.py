@@ -1,0 +1,127 @@
+"""Real models, through the model layer of pydantic-ai: :class:`PydanticAIProvider`. Needs the extra ``models``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Self, cast
+from weakref import WeakKeyDictionary
+
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from adk_worker.errors import ConfigurationError, ModelError
+from adk_worker.model import ModelAnswer, ModelRequest, ToolSpec
+from adk_worker.providers.attempts import attempted
+from adk_worker.providers.clients import close_model, open_model
+from adk_worker.providers.policy import ModelPolicy
+from adk_worker.providers.prices import Prices
+from adk_worker.providers.transcript import to_answer, to_messages
+
+
+class PydanticAIProvider:
+    """A :class:`ModelProvider` over a model of pydantic-ai.
+
+    :param model: a name that pydantic-ai knows, such as ``openai:gpt-5`` or ``anthropic:claude-sonnet-5``, one whose
+        prefix is in ``ADK_MODEL_ENDPOINTS``, or a ``pydantic_ai.models.Model``.
+    :param name: the model's name in an agent's revision and in prices; by default what ``model`` says.
+    :param settings: ``pydantic_ai.settings.ModelSettings``: ``temperature``, ``max_tokens``, ``thinking`` and so on.
+    :param policy: how calls are made. Left out, it is the process's own (``ADK_MODEL_…``).
+
+    A name's clients are opened by its first call, after any fork, and kept for each event loop until :meth:`close`. A
+    ``Model`` is used as it is: it brings its own, which repeat calls by themselves unless told otherwise.
+    """
+
+    def __init__(
+        self,
+        model: str | Model,
+        *,
+        name: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        policy: ModelPolicy | None = None,
+    ) -> None:
+        self._model = model
+        self._name = name or (model if isinstance(model, str) else model.model_id)
+        self._settings = dict(settings or {})
+        self._given = policy
+        self._policy = policy or ModelPolicy()
+        self._prices = Prices(self._policy)
+        self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, Model] = WeakKeyDictionary()
+
+    @property
+    def name(self) -> str:
+        """See :class:`ModelProvider`."""
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"PydanticAIProvider({self._name!r})"
+
+    def under(self, policy: ModelPolicy) -> Self:
+        """See :class:`KeepsClients`."""
+        return type(self)(self._model, name=self._name, settings=self._settings, policy=self._given or policy)
+
+    def check(self) -> None:
+        """See :class:`KeepsClients`."""
+        if isinstance(self._model, str):
+            open_model(self._model, self._policy.endpoints)
+
+    async def close(self) -> None:
+        """See :class:`KeepsClients`. A model that was given as such is its giver's to close."""
+        model = self._opened.pop(asyncio.get_running_loop(), None)
+        if model is not None:
+            await close_model(model)
+
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
+        """See :class:`ModelProvider`."""
+        parameters = ModelRequestParameters(function_tools=[_definition(spec) for spec in request.tools])
+        messages = to_messages(request.messages, instructions=request.instructions or None)
+        response = await self.ask(messages, None, parameters)
+        return to_answer(response, iteration=request.iteration, cost_micros=self.cost_micros(response))
+
+    async def ask(
+        self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
+    ) -> ModelResponse:
+        """Make one call in pydantic-ai's own terms, in as many attempts as the policy allows.
+
+        :raises ModelError: it failed.
+        """
+        model = self._open()
+        layers = (self._defaults(), model.settings or {}, self._settings, settings or {})
+        merged = cast("ModelSettings", {key: value for layer in layers for key, value in layer.items()})
+
+        async def call() -> ModelResponse:
+            return await model.request(model.prepare_messages(messages), merged, parameters)
+
+        return await attempted(call, policy=self._policy, model=self._name)
+
+    def cost_micros(self, response: ModelResponse) -> int:
+        """What an answer of this model cost."""
+        return self._prices.cost_micros(response, model=self._name)
+
+    def _defaults(self) -> dict[str, Any]:
+        # How often a call is made is the policy's decision alone: two layers that repeat would multiply.
+        defaults: dict[str, Any] = {"timeout": self._policy.timeout, "max_retries": 0}
+        if self._policy.max_tokens is not None:
+            defaults["max_tokens"] = self._policy.max_tokens
+        return defaults
+
+    def _open(self) -> Model:
+        if not isinstance(self._model, str):
+            return self._model
+        loop = asyncio.get_running_loop()
+        model = self._opened.get(loop)
+        if model is None:
+            try:
+                model = open_model(self._model, self._policy.endpoints)
+            except ConfigurationError as error:
+                raise ModelError(str(error)) from error
+            self._opened[loop] = model
+        return model
+
+
+def _definition(spec: ToolSpec) -> ToolDefinition:
+    return ToolDefinition(
+        name=spec.name, description=spec.description or None, parameters_json_schema=dict(spec.schema)
+    )

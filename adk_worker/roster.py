@@ -124,10 +124,16 @@ class Roster:
     # --- renewal ------------------------------------------------------------------------------------------------
 
     def due(self, by: float) -> tuple[RunLease, ...]:
-        """All leases that are still to be renewed, if any of them is due ``by`` then: one batch renews them all."""
+        """All leases to be renewed now, if any of them is due ``by`` then: one batch renews them, and more seldom.
+
+        In it are those that would be due soon. One that is to be asked for again brings no whole process along.
+        """
         with self._lock:
             kept = [one for one in self._kept.values() if one.lost is None]
-            return tuple(one.lease for one in kept) if any(one.renew_by <= by for one in kept) else ()
+            if not any(one.renew_by <= by for one in kept):
+                return ()
+            soon = by + self._policy.renew_within / 2
+            return tuple(one.lease for one in kept if one.renew_by <= soon)
 
     def renewed(self, leases: Sequence[RunLease], renewals: Iterable[Renewal], *, sent_at: float) -> None:
         """The store answered; ``sent_at`` is when it was asked.
@@ -139,6 +145,9 @@ class Roster:
             for lease, renewal in answers:
                 kept = self._kept.get(_key(lease))
                 if kept is None or kept.lost is not None:
+                    continue
+                if renewal.busy:
+                    self._again_soon(kept, sent_at)
                     continue
                 if renewal.lease is None:
                     _lose(kept, SUPERSEDED)
@@ -157,7 +166,7 @@ class Roster:
             for lease in leases:
                 kept = self._kept.get(_key(lease))
                 if kept is not None:
-                    kept.renew_by = now + self._policy.renew_within / 4
+                    self._again_soon(kept, now)
 
     # --- time ---------------------------------------------------------------------------------------------------
 
@@ -218,6 +227,9 @@ class Roster:
 
     def _good_until(self, asked_at: float) -> float:
         return asked_at + self._policy.ttl_seconds - self._policy.margin
+
+    def _again_soon(self, kept: _Kept, now: float) -> None:
+        kept.renew_by = now + self._policy.renew_within / 4
 
     def _check_good(self, kept: _Kept, now: float) -> None:
         if kept.lost is None and now >= kept.good_until:

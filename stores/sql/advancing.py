@@ -1,39 +1,21 @@
-"""A worker's writes that carry a run on: take, renew, begin, commit."""
+"""A worker's writes that carry a run on: take, begin, commit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from sqlalchemy import Connection, bindparam, select, tuple_, update
+from sqlalchemy import Connection
 
 from adk_worker import claim_transitions, events, transitions
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.lease import RunLease
 from adk_worker.outcomes import ToolOutcome
-from adk_worker.runs import Boundary, Committed, NewEvent, Renewal, Taken
+from adk_worker.runs import Boundary, Committed, NewEvent, Taken
 from adk_worker.transitions import FleetPolicy, State, Then, Verdict
 from stores.sql import checkpoints, claim_rows, history, journal
-from stores.sql.locks import LEASE_COLUMNS, LockedRun, lock_run, store_time, timed
-from stores.sql.rows import lease_state, run_lease
-from stores.sql.schema import leases, runs
+from stores.sql.locks import LockedRun, lock_run
+from stores.sql.rows import run_lease
 from stores.sql.writing import committed, end_cancelled, run_under, unless_refused
-
-_ONE_OF: Final = tuple_(leases.c.tenant, leases.c.run_id).in_(bindparam("for_runs", expanding=True))
-_CANCEL_REQUESTED: Final = (
-    select(runs.c.cancel_requested)
-    .where(runs.c.tenant == leases.c.tenant, runs.c.run_id == leases.c.run_id)
-    .scalar_subquery()
-)
-# In the order of their keys, so that two batches cannot wait for each other. The cancel's flag is as it was when the
-# statement began: one that comes later is found by the next renewal, and by every write.
-_LOCK_MANY: Final = timed(
-    select(leases.c.tenant, leases.c.run_id, *LEASE_COLUMNS, _CANCEL_REQUESTED.label("cancel_requested"))
-    .where(_ONE_OF)
-    .order_by(leases.c.tenant, leases.c.run_id)
-    .with_for_update(of=leases)
-)
-_EXTEND_MANY: Final = update(leases).where(_ONE_OF).values(expires_at=bindparam("until"))
 
 
 def take(tx: Connection, tenant: str, run_id: str, *, ticket: int, holder: str, ttl: float) -> Taken | None:
@@ -67,29 +49,6 @@ def _taken(tx: Connection, run: LockedRun, state: State) -> Taken:
     # A statement of its own, after the lock is held: what the holder before has written is in it.
     payload = checkpoints.payload_of(tx, run.tenant, run.run_id)
     return Taken(run_lease(run.tenant, run.run_id, state.lease), run.view(state), payload)
-
-
-def renew_many(tx: Connection, held: Sequence[RunLease], *, ttl: float) -> Sequence[Renewal]:
-    """See :meth:`adk_worker.runs.RunStore.renew_many`."""
-    names = sorted({(lease.tenant, lease.run_id) for lease in held})
-    rows = tx.execute(_LOCK_MANY, {"for_runs": names}).mappings().all()
-    stored = {(row["tenant"], row["run_id"]): row for row in rows}
-    if not rows:
-        return [Renewal(None) for _ in held]
-    # The time at which the last of them was locked.
-    at = max((store_time(row) for row in rows), key=lambda time: time.now)
-    answers = []
-    for lease in held:
-        row = stored.get((lease.tenant, lease.run_id))
-        renewed = None if row is None else transitions.renew(lease_state(row), fence=lease.fence, at=at, ttl=ttl)
-        if row is None or renewed is None:
-            answers.append(Renewal(None))
-        else:
-            answers.append(Renewal(run_lease(lease.tenant, lease.run_id, renewed), bool(row["cancel_requested"])))
-    extended = sorted({(answer.lease.tenant, answer.lease.run_id) for answer in answers if answer.lease})
-    if extended:
-        tx.execute(_EXTEND_MANY, {"for_runs": extended, "until": at.now + ttl})
-    return answers
 
 
 def begin(

@@ -27,7 +27,7 @@ from adk_worker.runs import (
     Taken,
 )
 from adk_worker.transitions import Attention, FleetPolicy, Reason
-from stores.sql import advancing, checkpoints, claim_rows, reading, requests, resting, sweeping
+from stores.sql import advancing, checkpoints, claim_rows, reading, renewing, requests, resting, sweeping
 from stores.sql.database import Database
 
 
@@ -68,7 +68,7 @@ class SqlRunStore:
             check_run(lease.tenant, lease.run_id)
         if not leases:
             return []
-        return await self._database.write(lambda tx: advancing.renew_many(tx, leases, ttl=ttl_seconds))
+        return await self._database.write(lambda tx: renewing.renew_many(tx, leases, ttl=ttl_seconds))
 
     async def begin(
         self, lease: RunLease, intents: Sequence[Intent], *, owner: str, ahead: bool = False

@@ -21,7 +21,8 @@ from adk_worker.errors import (
     StoreUnavailableError,
 )
 from adk_worker.idempotency import ClaimState
-from adk_worker.runs import RunStatus
+from adk_worker.lease import RunLease
+from adk_worker.runs import Renewal, RunStatus
 from adk_worker.transitions import Then, Verdict
 from stores.sql import SqlOptions, advancing, open_sql
 from stores.sql.database import Database
@@ -281,18 +282,39 @@ async def test_a_renewal_counts_from_the_time_after_the_wait(opened, postgres_st
     other = psycopg2.connect(postgres_store_url)
     with other, other.cursor() as cursor:
         cursor.execute("SELECT 1 FROM adk_run_leases FOR UPDATE")
-        renewing = [
-            asyncio.create_task(stores.leases.renew(lease, ttl_seconds=LONG)),
-            asyncio.create_task(stores.runs.renew_many([lease], ttl_seconds=LONG)),
-        ]
-        await waits_for_a_lock(postgres_store_url, operations=2)
+        renewing = asyncio.create_task(stores.leases.renew(lease, ttl_seconds=LONG))
+        await waits_for_a_lock(postgres_store_url)
         cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
         (now,) = cursor.fetchone()
     other.close()
 
-    renewed, (renewal,) = await asyncio.gather(*renewing)
-    assert renewed.expires_at >= now + LONG
-    assert renewal.lease.expires_at >= now + LONG
+    assert (await renewing).expires_at >= now + LONG
+
+
+async def test_a_run_that_somebody_has_locked_holds_up_no_other_renewal(opened, postgres_store_url):
+    """L8: nor is its own lease taken for lost."""
+    stores = opened(postgres_store_url)
+    leases = [
+        await stores.leases.acquire(f"run-{number}", tenant=TENANT, holder="one", ttl_seconds=LONG)
+        for number in range(3)
+    ]
+    unknown = RunLease(TENANT, "unknown", "one", 1, 0.0)
+    other = psycopg2.connect(postgres_store_url)
+    with other, other.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM adk_run_leases WHERE run_id = 'run-1' FOR UPDATE")
+        renewals = await stores.runs.renew_many([*leases, unknown], ttl_seconds=2 * LONG)
+        alone = await stores.runs.renew_many([leases[1]], ttl_seconds=2 * LONG)
+    other.close()
+
+    assert [(renewal.lease is not None, renewal.busy) for renewal in renewals] == [
+        (True, False),
+        (False, True),
+        (True, False),
+        (False, False),
+    ]
+    assert alone == [Renewal(None, busy=True)]
+    (renewal,) = await stores.runs.renew_many([leases[1]], ttl_seconds=2 * LONG)
+    assert renewal.lease.expires_at > leases[1].expires_at
 
 
 async def test_a_run_is_read_as_it_stands_after_the_wait_for_it(opened, postgres_store_url):

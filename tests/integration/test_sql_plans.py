@@ -12,7 +12,7 @@ from adk_worker.history import Handle
 from adk_worker.lease import RunLease
 from adk_worker.runs import RunFilter, RunStatus
 from adk_worker.transitions import FleetPolicy
-from stores.sql import advancing, claim_rows, history, locks, migrate, reading, sweeping
+from stores.sql import claim_rows, history, locks, migrate, reading, renewing, sweeping
 from stores.sql.schema import leases, runs
 
 FINISHED, LIVE, LAPSED = 20_000, 400, 7
@@ -101,9 +101,7 @@ QUERIES = {
     "whether a call is undecided": (lambda tx: claim_rows.forget_if_decided(tx, TENANT, RUN), 1),
     "a run's transcript": (lambda tx: history.fetch(tx, TENANT, Handle.empty(RUN)), 1),
     "renew leases": (
-        lambda tx: advancing.renew_many(
-            tx, [leased(number) for number in range(FINISHED + 1, FINISHED + 11)], ttl=60.0
-        ),
+        lambda tx: renewing.renew_many(tx, [leased(number) for number in range(FINISHED + 1, FINISHED + 11)], ttl=60.0),
         20,
     ),
 }

@@ -48,10 +48,21 @@ class TestRenewal:
         assert roster.due(37.9) == ()
         assert roster.due(38.0) == (lease(),)
 
-    def test_comes_for_all_leases_once_it_is_due_for_one(self, roster, told):
-        """L8: one batch."""
-        roster.enter(lease(9, "run_2"), Told(), now=15.0)
+    def test_comes_for_all_that_would_be_due_soon_once_it_is_due_for_one(self, roster, told):
+        """L8: one batch, and none for leases that have only just been renewed."""
+        roster.enter(lease(9, "run_2"), Told(), now=10.0)
+        roster.enter(lease(11, "run_3"), Told(), now=10.1)
         assert roster.due(20.0) == (lease(), lease(9, "run_2"))
+
+    def test_of_a_lease_whose_row_is_in_use_is_due_again_soon_and_brings_no_other_along(self, roster, told):
+        """L8: it is neither lost nor renewed, and its time goes on."""
+        roster.enter(lease(9, "run_2"), Told(), now=0.0)
+        roster.renewed([lease(), lease(9, "run_2")], [Renewal(None, busy=True), Renewal(lease(9, "run_2"))], sent_at=20)
+        assert roster.due(24.9) == ()
+        assert roster.due(25.0) == (lease(),)
+        assert roster.lost(lease(), now=49.9) is None
+        assert roster.lost(lease(), now=50.0) == NOT_RENEWED
+        assert roster.lost(lease(9, "run_2"), now=69.9) is None
 
     def test_that_failed_is_due_again_soon(self, roster, told):
         roster.failed([lease()], now=20.0)

@@ -1,16 +1,16 @@
-"""The suites that every store passes, ours and yours: subclass one in your tests, and give it a fresh store.
+"""The suites that every store passes, ours and yours: subclass one in your tests, and say how to make a store.
 
 ::
 
     class TestMyLeases(LeaseStoreConformance):
         @pytest.fixture
-        async def store(self) -> AsyncIterator[LeaseStore]:
-            async with my_store() as store:
-                yield store
+        def make_store(self, tmp_path):
+            return lambda: MyLeaseStore(tmp_path / "leases")
 
-Suites of a lone store ask for the fixture ``store``, :class:`RunStoreConformance` for ``stores``, the whole bundle. A
-store is used from several threads and event loops at once. Install ``adk-worker[test]``; the suites work with
-pytest-asyncio's auto mode, and in strict mode with ``pytest_asyncio.fixture``.
+``make_store`` gives a function that returns a store nobody has used, or an awaitable of one; it is called once in each
+test. For :class:`RunStoreConformance` that is the whole bundle, :class:`~adk_worker.runs.Stores`. What has to be
+closed, the fixture closes behind its ``yield``. A store is used from several threads and event loops at once. Install
+``adk-worker[test]``; the suites work in both of pytest-asyncio's modes.
 """
 
 from __future__ import annotations

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
+import pytest_asyncio
 
 from adk_worker.checkpoint import (
     CHECKPOINT_FORMAT,
@@ -14,15 +17,17 @@ from adk_worker.checkpoint import (
     encode_checkpoint,
 )
 from adk_worker.conformance.fencing import Fences
+from adk_worker.conformance.making import MISSING, Make, made
 from adk_worker.conformance.names import HOSTILE_RUNS, REFUSED_NAMES
 from adk_worker.conformance.texts import CONTENTS, TRICKY
-from adk_worker.conformance.waiting import race, race_in_threads, winners
+from adk_worker.conformance.waiting import LONG, race, race_in_threads, winners
 from adk_worker.errors import CheckpointFormatError, InvalidNameError, StaleFenceError
 from adk_worker.lease import LeaseStore
 from adk_worker.messages import Message, ToolCallPart, ToolResultPart, Usage
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
 
 TENANT = "acme"
+_RUNS = 10
 _RACERS = 8
 
 
@@ -32,7 +37,7 @@ def checkpoint(sequence: int = 1, *, tenant: str = TENANT, run_id: str = "run") 
 
 
 class CheckpointStoreConformance:
-    """Override the fixture ``store``: it yields a checkpoint store that nobody has used.
+    """Override the fixture ``make_store``: it gives a function that makes a checkpoint store that nobody has used.
 
     Override ``leases`` too where the store compares fences with leases of its own.
     """
@@ -40,9 +45,14 @@ class CheckpointStoreConformance:
     pytestmark = pytest.mark.asyncio
 
     @pytest.fixture
-    def store(self) -> CheckpointStore:
-        """Yield a fresh store."""
-        raise NotImplementedError("override the fixture `store`")
+    def make_store(self) -> Make[CheckpointStore]:
+        """Give what makes a fresh store, or an awaitable of one."""
+        raise NotImplementedError(MISSING)
+
+    @pytest_asyncio.fixture
+    async def store(self, make_store: Make[CheckpointStore]) -> CheckpointStore:
+        """The store of one test."""
+        return await made(make_store)
 
     @pytest.fixture
     def leases(self) -> LeaseStore | None:
@@ -176,21 +186,40 @@ class CheckpointStoreConformance:
         for tenant, run_id in others:
             assert await store.latest(run_id, tenant=tenant) == checkpoint(1, tenant=tenant, run_id=run_id)
 
+    async def test_a_fence_that_was_given_up_writes_nothing(
+        self, store: CheckpointStore, leases: LeaseStore | None
+    ) -> None:
+        """F1: it is equal still, and the lease is not held any more: accepted means both."""
+        if leases is None:
+            pytest.skip("this store knows of no leases")
+        lease = await leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=LONG)
+        await store.put(checkpoint(1), fence=lease.fence)
+        await leases.release(lease)
+
+        with pytest.raises(StaleFenceError) as put:
+            await store.put(checkpoint(2), fence=lease.fence)
+        with pytest.raises(StaleFenceError) as forget:
+            await store.forget("run", tenant=TENANT, fence=lease.fence)
+
+        for refused in (put.value, forget.value):
+            assert (refused.presented, refused.current) == (lease.fence, lease.fence)
+        assert await store.latest("run", tenant=TENANT) == checkpoint(1)
+
     async def test_stale_fences_that_race_never_displace_the_newest(
         self, store: CheckpointStore, leases: LeaseStore | None
     ) -> None:
         """F1: compared in the same operation as the write, not before it."""
-        fences = self._fences(leases)
-        numbers = [await fences.next() for _ in range(_RACERS)]
-        racers = [
-            lambda fence=fence, sequence=sequence: store.put(checkpoint(sequence), fence=fence)
-            for sequence, fence in enumerate(numbers, 1)
-        ]
+        for run_id in (f"run-{number}" for number in range(_RUNS)):
+            fences = Fences(leases, tenant=TENANT, run_id=run_id)
+            numbers = [await fences.next() for _ in range(_RACERS)]
+            racers = [
+                partial(store.put, checkpoint(sequence, run_id=run_id), fence=fence)
+                for sequence, fence in enumerate(numbers, 1)
+            ]
 
-        for _ in range(10):
             winners(await race_in_threads(racers), StaleFenceError)
 
-            assert await store.latest("run", tenant=TENANT) == checkpoint(_RACERS)
+            assert await store.latest(run_id, tenant=TENANT) == checkpoint(_RACERS, run_id=run_id)
 
     async def test_of_writes_that_race_one_stands_whole(self, store: CheckpointStore) -> None:
         """F2: no frontier is ever a mixture."""

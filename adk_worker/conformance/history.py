@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import pytest_asyncio
 
 from adk_worker.conformance.fencing import Fences
+from adk_worker.conformance.making import MISSING, Make, made
 from adk_worker.conformance.names import HOSTILE_RUNS, REFUSED_NAMES
 from adk_worker.conformance.texts import MEGABYTE, TRICKY
-from adk_worker.conformance.waiting import race_in_threads, winners
+from adk_worker.conformance.waiting import LONG, race_in_threads, winners
 from adk_worker.errors import HistoryUnavailableError, InvalidNameError, StaleFenceError
 from adk_worker.history import Handle, HistoryStore, Segment
 from adk_worker.lease import LeaseStore
@@ -20,7 +22,7 @@ TOLD = Message.user("12A")
 
 
 class HistoryStoreConformance:
-    """Override the fixture ``store``: it yields a history store that nobody has used.
+    """Override the fixture ``make_store``: it gives a function that makes a history store that nobody has used.
 
     Override ``leases`` too where the store compares fences with leases of its own.
     """
@@ -28,9 +30,14 @@ class HistoryStoreConformance:
     pytestmark = pytest.mark.asyncio
 
     @pytest.fixture
-    def store(self) -> HistoryStore:
-        """Yield a fresh store."""
-        raise NotImplementedError("override the fixture `store`")
+    def make_store(self) -> Make[HistoryStore]:
+        """Give what makes a fresh store, or an awaitable of one."""
+        raise NotImplementedError(MISSING)
+
+    @pytest_asyncio.fixture
+    async def store(self, make_store: Make[HistoryStore]) -> HistoryStore:
+        """The store of one test."""
+        return await made(make_store)
 
     @pytest.fixture
     def leases(self) -> LeaseStore | None:
@@ -146,6 +153,23 @@ class HistoryStoreConformance:
         with pytest.raises(HistoryUnavailableError):
             await store.fetch(str(unwritten), tenant=TENANT)
         assert await store.fetch(second, tenant=TENANT) == (ASKED, SAID)
+
+    async def test_a_fence_that_was_given_up_appends_nothing(
+        self, store: HistoryStore, leases: LeaseStore | None
+    ) -> None:
+        """F1: it is equal still, and the lease is not held any more: accepted means both."""
+        if leases is None:
+            pytest.skip("this store knows of no leases")
+        lease = await leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=LONG)
+        first = await store.append("run", tenant=TENANT, start=0, messages=[ASKED], fence=lease.fence)
+        await leases.release(lease)
+
+        with pytest.raises(StaleFenceError) as refused:
+            await store.append("run", tenant=TENANT, start=1, messages=[SAID], fence=lease.fence, after=first)
+
+        assert (refused.value.presented, refused.value.current) == (lease.fence, lease.fence)
+        with pytest.raises(HistoryUnavailableError):
+            await store.fetch(str(Segment.extend(Handle.parse(first), [SAID]).handle), tenant=TENANT)
 
     async def test_without_a_fence_nothing_is_asked(self, store: HistoryStore, leases: LeaseStore | None) -> None:
         """F2: the runner in process has no lease."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import pytest_asyncio
 
+from adk_worker.conformance.clocks import YEAR, caller_off_by
+from adk_worker.conformance.making import MISSING, Make, made
 from adk_worker.conformance.names import HOSTILE_RUNS, REFUSED_NAMES
 from adk_worker.conformance.texts import CONTENTS
 from adk_worker.conformance.waiting import race, race_in_threads, winners
@@ -22,14 +25,19 @@ _RACERS = 8
 
 
 class IdempotencyStoreConformance:
-    """Override the fixture ``store``: it yields an idempotency store that nobody has used."""
+    """Override the fixture ``make_store``: it gives a function that makes an idempotency store that nobody has used."""
 
     pytestmark = pytest.mark.asyncio
 
     @pytest.fixture
-    def store(self) -> IdempotencyStore:
-        """Yield a fresh store."""
-        raise NotImplementedError("override the fixture `store`")
+    def make_store(self) -> Make[IdempotencyStore]:
+        """Give what makes a fresh store, or an awaitable of one."""
+        raise NotImplementedError(MISSING)
+
+    @pytest_asyncio.fixture
+    async def store(self, make_store: Make[IdempotencyStore]) -> IdempotencyStore:
+        """The store of one test."""
+        return await made(make_store)
 
     # --- begin ------------------------------------------------------------------------------------------------
 
@@ -297,6 +305,20 @@ class IdempotencyStoreConformance:
         back = await self._peek(store)
         assert back.owned_in_flight_by("one")
         assert back.former == ()
+
+    # --- time -------------------------------------------------------------------------------------------------
+
+    async def test_nothing_expires(self, store: IdempotencyStore) -> None:
+        """I2, I4: a claim in flight does not age into permission, and an outcome is not returned for a last time."""
+        in_flight = await store.begin("in flight", tenant=TENANT, owner="one", digest=DIGEST)
+        await store.record(await self._begin(store, "one"), BOOKED)
+        settled = await self._peek(store)
+
+        with caller_off_by(YEAR):
+            for _ in range(3):
+                assert await store.begin("in flight", tenant=TENANT, owner="two", digest=DIGEST) == in_flight
+                assert await self._begin(store, "two") == settled
+                assert await store.peek(["in flight", KEY], tenant=TENANT) == {"in flight": in_flight, KEY: settled}
 
     # --- names ------------------------------------------------------------------------------------------------
 

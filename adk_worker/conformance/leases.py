@@ -6,7 +6,10 @@ import math
 from collections.abc import Sequence
 
 import pytest
+import pytest_asyncio
 
+from adk_worker.conformance.clocks import YEAR, SetClock, caller_off_by
+from adk_worker.conformance.making import MISSING, Make, made
 from adk_worker.conformance.names import HOSTILE_RUNS, REFUSED_NAMES
 from adk_worker.conformance.waiting import LONG, SOON, race, race_in_threads, until, winners
 from adk_worker.errors import ConfigurationError, InvalidNameError, RunLeaseError, StaleFenceError
@@ -18,14 +21,24 @@ _RACERS = 8
 
 
 class LeaseStoreConformance:
-    """Override the fixture ``store``: it yields a lease store that nobody has used."""
+    """Override the fixture ``make_store``: it gives a function that makes a lease store that nobody has used."""
 
     pytestmark = pytest.mark.asyncio
 
     @pytest.fixture
-    def store(self) -> LeaseStore:
-        """Yield a fresh store."""
-        raise NotImplementedError("override the fixture `store`")
+    def make_store(self) -> Make[LeaseStore]:
+        """Give what makes a fresh store, or an awaitable of one."""
+        raise NotImplementedError(MISSING)
+
+    @pytest.fixture
+    def set_clock(self) -> SetClock | None:
+        """Give what sets the store's clock; ``None`` where nobody can, for it is a server's."""
+        return None
+
+    @pytest_asyncio.fixture
+    async def store(self, make_store: Make[LeaseStore]) -> LeaseStore:
+        """The store of one test."""
+        return await made(make_store)
 
     async def test_a_free_lease_is_granted(self, store: LeaseStore) -> None:
         """L2: an acquisition says what it is, and its fence is above that of a lease which nobody ever had."""
@@ -45,6 +58,41 @@ class LeaseStoreConformance:
         second = await store.acquire("run-2", tenant=TENANT, holder="one", ttl_seconds=LONG + 60.25)
 
         assert second.expires_at - first.expires_at > 60.2
+
+    async def test_the_callers_clock_decides_no_expiry(self, store: LeaseStore) -> None:
+        """L1: neither that a lease has lapsed nor that it has not, and it stamps none."""
+        live = await store.acquire("live", tenant=TENANT, holder="one", ttl_seconds=LONG)
+        lapsed = await self._lapsed(store)
+
+        with caller_off_by(YEAR):
+            assert await store.held("live", tenant=TENANT) == live
+            with pytest.raises(RunLeaseError):
+                await store.acquire("live", tenant=TENANT, holder="two", ttl_seconds=LONG)
+            renewed = await store.renew(live, ttl_seconds=LONG)
+        with caller_off_by(-YEAR):
+            assert await store.held("run", tenant=TENANT) is None
+            taken = await store.acquire("run", tenant=TENANT, holder="two", ttl_seconds=LONG)
+
+        assert taken.fence > lapsed.fence
+        for stamped in (renewed, taken):
+            assert stamped.expires_at == pytest.approx(live.expires_at, abs=LONG / 2)
+
+    async def test_a_lease_that_expires_now_has_lapsed(self, store: LeaseStore, set_clock: SetClock | None) -> None:
+        """L6: and one that expires a moment later has not."""
+        if set_clock is None:
+            pytest.skip("nobody sets this store's clock")
+        set_clock(1000.0)
+        lease = await store.acquire("run", tenant=TENANT, holder="one", ttl_seconds=8.0)
+
+        set_clock(1007.75)
+        with pytest.raises(RunLeaseError):
+            await store.acquire("run", tenant=TENANT, holder="two", ttl_seconds=8.0)
+        held = await store.held("run", tenant=TENANT)
+        set_clock(1008.0)
+
+        assert (lease.expires_at, held) == (1008.0, lease)
+        assert await store.held("run", tenant=TENANT) is None
+        assert (await store.acquire("run", tenant=TENANT, holder="two", ttl_seconds=8.0)).fence > lease.fence
 
     async def test_a_live_lease_is_refused_and_the_refusal_names_its_holder(self, store: LeaseStore) -> None:
         """L5, L7: who has it, under which fence, and until when."""

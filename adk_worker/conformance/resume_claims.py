@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
+import pytest_asyncio
 
+from adk_worker.conformance.clocks import YEAR, caller_off_by
+from adk_worker.conformance.making import MISSING, Make, made
 from adk_worker.conformance.names import HOSTILE_RUNS, REFUSED_NAMES
 from adk_worker.conformance.waiting import LONG, SOON, race, race_in_threads, until, winners
 from adk_worker.errors import ConfigurationError, InvalidNameError, ResumeConflictError
@@ -17,14 +20,19 @@ _RACERS = 8
 
 
 class ResumeClaimsConformance:
-    """Override the fixture ``store``: it yields a store of resume claims that nobody has used."""
+    """Override the fixture ``make_store``: it gives a function that makes an unused store of resume claims."""
 
     pytestmark = pytest.mark.asyncio
 
     @pytest.fixture
-    def store(self) -> ResumeClaims:
-        """Yield a fresh store."""
-        raise NotImplementedError("override the fixture `store`")
+    def make_store(self) -> Make[ResumeClaims]:
+        """Give what makes a fresh store, or an awaitable of one."""
+        raise NotImplementedError(MISSING)
+
+    @pytest_asyncio.fixture
+    async def store(self, make_store: Make[ResumeClaims]) -> ResumeClaims:
+        """The store of one test."""
+        return await made(make_store)
 
     async def test_a_second_resume_is_refused(self, store: ResumeClaims) -> None:
         """I9: until the first one ends."""
@@ -63,6 +71,13 @@ class ResumeClaimsConformance:
 
         await until(claimed, what="the claim to expire")
         assert await self._refused(store, owner="three")
+
+    async def test_the_callers_clock_ends_no_claim(self, store: ResumeClaims) -> None:
+        """I9, L1: it expires by the store's."""
+        await store.claim_resume("run", tenant=TENANT, owner="one", ttl_seconds=LONG)
+
+        with caller_off_by(YEAR):
+            assert await self._refused(store, owner="two")
 
     async def test_a_higher_fence_replaces_a_lower_one(self, store: ResumeClaims) -> None:
         """I9: under a lease, the one that came after it resumes; the one before ends no claim but its own."""

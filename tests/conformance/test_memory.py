@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from adk_worker.conformance import (
@@ -20,16 +22,38 @@ from adk_worker.memory import (
 )
 
 
+class Clock:
+    """The time, until somebody sets it."""
+
+    def __init__(self):
+        self._now = None
+        self._time = time.time
+
+    def set(self, now):
+        self._now = now
+
+    def __call__(self):
+        return self._time() if self._now is None else self._now
+
+
 class TestMemoryLeases(LeaseStoreConformance):
     @pytest.fixture
-    def store(self):
-        return MemoryLeaseStore()
+    def clock(self):
+        return Clock()
+
+    @pytest.fixture
+    def set_clock(self, clock):
+        return clock.set
+
+    @pytest.fixture
+    def make_store(self, clock):
+        return lambda: MemoryLeaseStore(MemoryData(clock))
 
 
 class TestMemoryCheckpoints(CheckpointStoreConformance):
     @pytest.fixture
-    def store(self):
-        return MemoryCheckpointStore()
+    def make_store(self):
+        return MemoryCheckpointStore
 
 
 class TestMemoryCheckpointsBesideLeases(CheckpointStoreConformance):
@@ -38,8 +62,8 @@ class TestMemoryCheckpointsBesideLeases(CheckpointStoreConformance):
         return MemoryData()
 
     @pytest.fixture
-    def store(self, data):
-        return MemoryCheckpointStore(data)
+    def make_store(self, data):
+        return lambda: MemoryCheckpointStore(data)
 
     @pytest.fixture
     def leases(self, data):
@@ -48,20 +72,20 @@ class TestMemoryCheckpointsBesideLeases(CheckpointStoreConformance):
 
 class TestMemoryClaims(IdempotencyStoreConformance):
     @pytest.fixture
-    def store(self):
-        return MemoryIdempotencyStore()
+    def make_store(self):
+        return MemoryIdempotencyStore
 
 
 class TestMemoryResumeClaims(ResumeClaimsConformance):
     @pytest.fixture
-    def store(self):
-        return MemoryIdempotencyStore()
+    def make_store(self):
+        return MemoryIdempotencyStore
 
 
 class TestMemoryHistory(HistoryStoreConformance):
     @pytest.fixture
-    def store(self):
-        return MemoryHistoryStore()
+    def make_store(self):
+        return MemoryHistoryStore
 
 
 class TestMemoryHistoryBesideLeases(HistoryStoreConformance):
@@ -70,8 +94,8 @@ class TestMemoryHistoryBesideLeases(HistoryStoreConformance):
         return MemoryData()
 
     @pytest.fixture
-    def store(self, data):
-        return MemoryHistoryStore(data)
+    def make_store(self, data):
+        return lambda: MemoryHistoryStore(data)
 
     @pytest.fixture
     def leases(self, data):
@@ -80,5 +104,5 @@ class TestMemoryHistoryBesideLeases(HistoryStoreConformance):
 
 class TestMemoryRuns(RunStoreConformance):
     @pytest.fixture
-    def stores(self):
-        return memory_stores()
+    def make_store(self):
+        return memory_stores

@@ -29,20 +29,20 @@ def bundle(shared):
 
 class TestPostgresLeases(LeaseStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.leases
+    def make_store(self, bundle):
+        return lambda: bundle.leases
 
 
 class TestPostgresCheckpoints(CheckpointStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.checkpoints
+    def make_store(self, bundle):
+        return lambda: bundle.checkpoints
 
 
 class TestPostgresCheckpointsBesideLeases(CheckpointStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.checkpoints
+    def make_store(self, bundle):
+        return lambda: bundle.checkpoints
 
     @pytest.fixture
     def leases(self, bundle):
@@ -51,26 +51,26 @@ class TestPostgresCheckpointsBesideLeases(CheckpointStoreConformance):
 
 class TestPostgresClaims(IdempotencyStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.idempotency
+    def make_store(self, bundle):
+        return lambda: bundle.idempotency
 
 
 class TestPostgresResumeClaims(ResumeClaimsConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.idempotency
+    def make_store(self, bundle):
+        return lambda: bundle.idempotency
 
 
 class TestPostgresHistory(HistoryStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.history
+    def make_store(self, bundle):
+        return lambda: bundle.history
 
 
 class TestPostgresHistoryBesideLeases(HistoryStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.history
+    def make_store(self, bundle):
+        return lambda: bundle.history
 
     @pytest.fixture
     def leases(self, bundle):
@@ -79,5 +79,5 @@ class TestPostgresHistoryBesideLeases(HistoryStoreConformance):
 
 class TestPostgresRuns(RunStoreConformance):
     @pytest.fixture
-    def stores(self, bundle):
-        return bundle
+    def make_store(self, bundle):
+        return lambda: bundle

@@ -29,20 +29,20 @@ def bundle(shared):
 
 class TestSqliteLeases(LeaseStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.leases
+    def make_store(self, bundle):
+        return lambda: bundle.leases
 
 
 class TestSqliteCheckpoints(CheckpointStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.checkpoints
+    def make_store(self, bundle):
+        return lambda: bundle.checkpoints
 
 
 class TestSqliteCheckpointsBesideLeases(CheckpointStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.checkpoints
+    def make_store(self, bundle):
+        return lambda: bundle.checkpoints
 
     @pytest.fixture
     def leases(self, bundle):
@@ -51,26 +51,26 @@ class TestSqliteCheckpointsBesideLeases(CheckpointStoreConformance):
 
 class TestSqliteClaims(IdempotencyStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.idempotency
+    def make_store(self, bundle):
+        return lambda: bundle.idempotency
 
 
 class TestSqliteResumeClaims(ResumeClaimsConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.idempotency
+    def make_store(self, bundle):
+        return lambda: bundle.idempotency
 
 
 class TestSqliteHistory(HistoryStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.history
+    def make_store(self, bundle):
+        return lambda: bundle.history
 
 
 class TestSqliteHistoryBesideLeases(HistoryStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.history
+    def make_store(self, bundle):
+        return lambda: bundle.history
 
     @pytest.fixture
     def leases(self, bundle):
@@ -79,5 +79,5 @@ class TestSqliteHistoryBesideLeases(HistoryStoreConformance):
 
 class TestSqliteRuns(RunStoreConformance):
     @pytest.fixture
-    def stores(self, bundle):
-        return bundle
+    def make_store(self, bundle):
+        return lambda: bundle

@@ -55,6 +55,13 @@ class Bounds:
     max_crashes: int = 3
     reaper: bool = True
 
+    def __str__(self) -> str:
+        kinds = "any kind" if self.kinds == frozenset(Fault) else ", ".join(sorted(kind.name for kind in self.kinds))
+        return (
+            f"{self.workers} workers, {self.calls} calls, {self.faults} faults ({kinds}), {self.acts} acts of people, "
+            f"probe {self.probe.value}{'' if self.reaper else ', no reaper'}"
+        )
+
 
 _HARD = frozenset({Fault.CRASH, Fault.LAPSE, Fault.TIMEOUT, Fault.CHECKPOINT})
 """What decides about calls and frontiers; messages and answers are left in peace."""
@@ -72,6 +79,11 @@ TESTED: dict[str, tuple[Bounds, int]] = {
 """Bounds that every run of the tests goes through, with the number of states that each reaches."""
 
 LARGER: dict[str, tuple[Bounds, int]] = {
-    "any two faults, and people": (Bounds(acts=1), 0),
+    "any two faults, and people": (Bounds(acts=1), 275905),
+    "any two faults among three workers": (Bounds(workers=3), 75910),
+    "three hard faults, and a far side that refuses": (
+        Bounds(faults=3, probe=Probe.FENCING, kinds=_HARD),
+        659856,
+    ),
 }
-"""Bounds for ``python -m tests.model``."""
+"""Bounds for ``python -m tests.model``: some minutes, and up to four gigabytes."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import pytest_asyncio
 
+from adk_worker.conformance.making import MISSING, Make, made
 from adk_worker.conformance.runs.calls import CallsConformance
 from adk_worker.conformance.runs.cancel import CancelConformance
 from adk_worker.conformance.runs.commit import CommitConformance
@@ -29,14 +31,19 @@ class RunStoreConformance(
     CancelConformance,
     ReadingConformance,
 ):
-    """Override the fixture ``stores``: it yields a bundle that nobody has used."""
+    """Override the fixture ``make_store``: it gives a function that makes a bundle that nobody has used."""
 
     pytestmark = pytest.mark.asyncio
 
     @pytest.fixture
-    def stores(self) -> Stores:
-        """Yield a fresh bundle."""
-        raise NotImplementedError("override the fixture `stores`")
+    def make_store(self) -> Make[Stores]:
+        """Give what makes a fresh bundle, or an awaitable of one."""
+        raise NotImplementedError(MISSING)
+
+    @pytest_asyncio.fixture
+    async def stores(self, make_store: Make[Stores]) -> Stores:
+        """The bundle of one test."""
+        return await made(make_store)
 
 
 __all__ = ["RunStoreConformance"]

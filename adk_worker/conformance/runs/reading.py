@@ -33,16 +33,17 @@ class ReadingConformance:
         assert await stores.runs.list(RunFilter(tenant="other"), limit=10) == ([], None)
 
     async def test_looking_changes_nothing(self, stores: Stores) -> None:
-        """L2: takes no lease, raises no fence, and renews nothing."""
-        driver = Driver(stores)
-        await driver.commit(await driver.worker(), 1)
-        before = await driver.picture()
+        """L2: takes no lease, not even a free one, raises no fence, and renews nothing."""
+        running, parked = Driver(stores, run_id="running"), Driver(stores, run_id="parked")
+        for driver, then in ((running, Then.KEEP), (parked, Then.PARK)):
+            await driver.commit(await driver.worker(), 1, then)
+        before = [await driver.picture() for driver in (running, parked)]
 
         await stores.runs.list(RunFilter(), limit=10)
         await stores.runs.oldest_lapsed()
         await stores.lifecycle.verify()
 
-        assert await driver.picture() == before
+        assert [await driver.picture() for driver in (running, parked)] == before
 
     # --- events -----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from adk_worker.conformance.clocks import YEAR, caller_off_by
 from adk_worker.conformance.runs.driver import HASTY, PATIENT, TENANT, Driver
 from adk_worker.conformance.waiting import LONG, SOON, Racer, race_in_threads, until, winners
 from adk_worker.errors import StaleFenceError
@@ -79,6 +80,21 @@ class ReaperConformance:
         assert reaped is not None
         assert reaped.verdict is Verdict.DONE
         assert (await driver.run()).crashes == 0
+
+    async def test_the_callers_clock_lapses_nothing(self, stores: Stores) -> None:
+        """L1: a reaper whose machine is a year ahead finds nothing, and one a year behind finds what there is."""
+        alive, queued, dead = (Driver(stores, run_id=run_id) for run_id in ("alive", "queued", "dead"))
+        lease = await alive.worker()
+        await queued.submit()
+        await dead.dead_worker()
+
+        with caller_off_by(-YEAR):
+            assert await dead.reap() is not None
+        with caller_off_by(YEAR):
+            assert await stores.runs.oldest_lapsed() is None
+            assert list(await stores.runs.claim_lapsed(policy=PATIENT, limit=10, count_crashes=True)) == []
+            assert await alive.held() == lease
+            assert await stores.runs.held_by("alive", tenant=TENANT, holder=lease.holder) is not None
 
     async def test_a_run_that_keeps_killing_its_workers_is_parked(self, stores: Stores) -> None:
         """C3: as poisoned; nothing is dispatched, and its frontier is kept."""

@@ -73,10 +73,7 @@ class AgentImportError(ConfigurationError):
     """A module listed in ``ADK_AGENTS`` cannot be imported."""
 
     def __init__(self, *, module: str, reason: str) -> None:
-        super().__init__(
-            f"agents' module {module!r} does not import: {reason}. Check ADK_AGENTS, and that the module is on the "
-            "Python path of this process."
-        )
+        super().__init__(f"agents' module {module!r} does not import: {reason}. Check ADK_AGENTS and Python's path.")
         self.module = module
         self.reason = reason
 

@@ -66,7 +66,6 @@ class _Rows(MutableMapping[K, V], Generic[K, V]):
         return row
 
     def __setitem__(self, key: K, row: V) -> None:
-        self.before(key)
         self._now.pop(key, None)
         self._now[key] = row
 
@@ -196,6 +195,7 @@ class RunData(MemoryData):
         for run, segments in self.segments.items():
             self._write_segments(run, cast("_Rows[tuple[int, str], StoredSegment]", segments))
         for run in self.resumes.written:
+            self.resumes.before(run)
             claimed = self.resumes.now(run)
             self._replace(self._keys.resume(run), None if claimed is None else rows.resume_fields(claimed), row=True)
         return self._tx.commit()

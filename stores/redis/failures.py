@@ -23,7 +23,7 @@ _NOT_WRITTEN: Final = {
 _NOT_ALLOWED: Final = ("NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH")
 
 
-def translated(error: RedisError, *, store: str, writing: bool = False) -> AdkError | None:
+def translated(error: RedisError | OSError, *, store: str, writing: bool = False) -> AdkError | None:
     """The error to raise ``from`` this one; ``None`` for one that says nothing but that our own script is wrong.
 
     ``writing`` says that a write was sent: what becomes of it is unknown unless the server itself has refused it.
@@ -45,12 +45,12 @@ def translated(error: RedisError, *, store: str, writing: bool = False) -> AdkEr
     return StoreUnavailableError(store=store, reason=reason)
 
 
-def moved_away(error: RedisError) -> bool:
+def moved_away(error: RedisError | OSError) -> bool:
     """Whether connections lead to a server that is the master no more, so that new ones have to be made."""
     return _reason(error).startswith(("READONLY", "MASTERDOWN"))
 
 
-def _reason(error: RedisError) -> str:
+def _reason(error: RedisError | OSError) -> str:
     lines = str(error).strip().splitlines()
     said = lines[0].rstrip(". ") if lines else ""
     # redis-py takes the code off the answers that it knows by a class of their own.

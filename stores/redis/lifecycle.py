@@ -88,6 +88,7 @@ def make(process: Process) -> None:
 
     :raises SchemaVersionError: it has another format.
     """
+    process.store_of(0)  # whether it answers at all: nothing is written if not
     for bucket in range(BUCKETS):
         _raise(process, bucket)
 

@@ -3,7 +3,7 @@
 -- KEYS[1]  the bucket's `store` key
 -- ARGV[1]  the format
 -- ARGV[2]  the epoch that it has to have at least
--- ARGV[3]  by how much it has to rise at least: 1 for the bucket that decides, 0 for those that follow
+-- ARGV[3]  by how much it has to rise above that: 1 for the bucket that decides, 0 for those that follow
 -- ARGV[4]  the highest epoch that there can be
 --
 -- Returns the epoch of the bucket now; -1 if there is no room above it; and what stands there, as a text, if that is
@@ -18,7 +18,7 @@ if stands then
   end
   epoch = tonumber(number)
 end
-local raised = math.max(epoch + tonumber(ARGV[3]), tonumber(ARGV[2]))
+local raised = math.max(epoch, tonumber(ARGV[2])) + tonumber(ARGV[3])
 if raised > tonumber(ARGV[4]) then
   return -1
 end

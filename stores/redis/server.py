@@ -7,7 +7,9 @@ may be awaited from any event loop and any thread.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
@@ -36,7 +38,6 @@ UPGRADE: Final = "adk db upgrade"
 
 _TIMES: Final = 200
 """How often an operation is begun that others overtake. Each time one of them has succeeded."""
-_SCRIPTS: Final = ("look", "apply", "lapsed", "sweep", "raise")
 _READING: Final = frozenset({"look", "lapsed"})
 
 
@@ -115,14 +116,16 @@ class Process:
         self._given = given
         self._client = given
         self._scripts: dict[str, Script] = {}
+        self._making = threading.Lock()
         self.threads = ThreadPoolExecutor(options.pool_size, thread_name_prefix="adk-store")
 
     @property
     def client(self) -> Client:
         """The client; that of a cluster connects as it is made."""
-        if self._client is None:
-            self._client = make_client(self._url, self.options)
-        return self._client
+        with self._making:
+            if self._client is None:
+                self._client = make_client(self._url, self.options)
+            return self._client
 
     def transact(self, bucket: int, work: Callable[[RunData], T]) -> T:
         """See :meth:`Server.write`."""
@@ -139,13 +142,9 @@ class Process:
 
     def call(self, script: str, keys: Sequence[str], arguments: Sequence[str | int | float] = ()) -> Any:
         """Run a script. A read is sent once more where its connection turned out to be dead."""
-        reading = script in _READING
-        try:
-            return self.ask(
-                lambda client: self._script(script)(keys=keys, args=arguments, client=client), reading=reading
-            )
-        except KeyError:
-            raise AssertionError(f"no script is called {script}") from None
+        return self.ask(
+            lambda client: self._script(script)(keys=keys, args=arguments, client=client), reading=script in _READING
+        )
 
     def ask(self, command: Callable[[Any], T], *, reading: bool) -> T:
         """Send what ``command`` sends, and translate what goes wrong."""
@@ -153,8 +152,6 @@ class Process:
             try:
                 return command(self.client)
             except (RedisError, OSError) as error:
-                if not isinstance(error, RedisError):
-                    raise StoreUnavailableError(store=self.store, reason=str(error)) from error
                 if moved_away(error):
                     self._reconnect()
                 if left and isinstance(error, ServerConnectionError):
@@ -189,6 +186,18 @@ class Process:
         if version != FORMAT:
             raise SchemaVersionError(found=version, wanted=FORMAT, command=UPGRADE)
         return int(epoch)
+
+    def place(self, bucket: int) -> str:
+        """Which node of a cluster has a bucket, as far as is known; a single server has all of them."""
+        key = Keys(bucket).store
+
+        def place(client: Client) -> str:
+            if not isinstance(client, RedisCluster):
+                return self.store
+            node: ClusterNode | None = client.get_node_from_key(key)  # type: ignore[no-untyped-call]
+            return "nowhere" if node is None else node.name
+
+        return self.ask(place, reading=True)
 
     def store_of(self, bucket: int) -> str | None:
         """What a bucket's ``store`` key says."""
@@ -238,6 +247,7 @@ class Process:
 
     def _reconnect(self) -> None:
         if isinstance(self._client, RedisCluster):
-            self._client.nodes_manager.initialize()
+            with contextlib.suppress(RedisError):
+                self._client.nodes_manager.initialize()
         elif isinstance(self._client, Redis):
             self._client.connection_pool.disconnect(inuse_connections=False)

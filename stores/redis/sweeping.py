@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import structlog
+
 from adk_worker.errors import StoreUnavailableError
 from adk_worker.memory import sweeping
 from adk_worker.memory.data import RunKey
@@ -14,6 +16,8 @@ from stores.redis.keys import BUCKETS, SWEPT, Keys, bucket_of_run, run_of
 from stores.redis.server import Process
 from stores.redis.transaction import server_time
 
+_log = structlog.get_logger(__name__)
+
 
 def claim_lapsed(process: Process, *, policy: FleetPolicy, limit: int, count_crashes: bool) -> Sequence[Reaped]:
     """See :meth:`adk_worker.runs.RunStore.claim_lapsed`.
@@ -21,7 +25,7 @@ def claim_lapsed(process: Process, *, policy: FleetPolicy, limit: int, count_cra
     Each lease is acted on in a transaction of its own, in which its row is looked at again. Should the store go away
     in between, what was done so far is returned, since its messages have to be published; the next sweep does the rest.
     """
-    due = sorted(lapse for bucket in range(BUCKETS) for lapse in _lapsed(process, bucket, limit)[1])
+    due = sorted(_due(process, limit))
     acted: list[Reaped] = []
     for _, run in due[:limit]:
         try:
@@ -47,6 +51,25 @@ def oldest_lapsed(process: Process) -> float | None:
     """See :meth:`adk_worker.runs.RunStore.oldest_lapsed`."""
     found = [_lapsed(process, bucket, 1) for bucket in range(BUCKETS)]
     return max((now - lapses[0][0] for now, lapses in found if lapses), default=None)
+
+
+def _due(process: Process, limit: int) -> Sequence[tuple[float, RunKey]]:
+    """What has lapsed on all nodes that answer; one that is away is asked once, and holds up no other's runs."""
+    found: list[tuple[float, RunKey]] = []
+    away: dict[str, StoreUnavailableError] = {}
+    asked = {process.place(bucket) for bucket in range(BUCKETS)}
+    for bucket in range(BUCKETS):
+        place = process.place(bucket)
+        if place in away:
+            continue
+        try:
+            found += _lapsed(process, bucket, limit)[1]
+        except StoreUnavailableError as error:
+            away[place] = error
+            _log.warning("not_swept", place=place, error=str(error))
+    if len(away) == len(asked):
+        raise next(iter(away.values()))
+    return found
 
 
 def _lapsed(process: Process, bucket: int, limit: int) -> tuple[float, Sequence[tuple[float, RunKey]]]:

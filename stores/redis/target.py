@@ -68,6 +68,8 @@ def make_client(url: str, options: RedisOptions) -> Client:
     }
     scheme, _, rest = url.partition("://")
     if scheme.endswith(_CLUSTER):
+        # One more to each node: to ask for the slots while all others are in use.
+        arguments["max_connections"] += 1
         return RedisCluster.from_url(f"{scheme.removesuffix(_CLUSTER)}://{rest}", **arguments)
     return Redis.from_url(url, **arguments)
 

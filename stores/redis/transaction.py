@@ -135,6 +135,8 @@ class Transaction:
         commands = [*self._adding, *self._removing]
         if not commands:
             return Applied.DONE
+        if self._store is None:
+            self.look({})
         written = {key for command, key, arguments in commands if command == "HSET" and STAMP in arguments}
         stamped = [key for key, fields in self._read.items() if STAMP in fields]
         # The one by which a request that comes again is recognised stands first.

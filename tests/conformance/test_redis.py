@@ -47,20 +47,20 @@ def bundle(shared):
 
 class TestRedisLeases(LeaseStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.leases
+    def make_store(self, bundle):
+        return lambda: bundle.leases
 
 
 class TestRedisCheckpoints(CheckpointStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.checkpoints
+    def make_store(self, bundle):
+        return lambda: bundle.checkpoints
 
 
 class TestRedisCheckpointsBesideLeases(CheckpointStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.checkpoints
+    def make_store(self, bundle):
+        return lambda: bundle.checkpoints
 
     @pytest.fixture
     def leases(self, bundle):
@@ -69,26 +69,26 @@ class TestRedisCheckpointsBesideLeases(CheckpointStoreConformance):
 
 class TestRedisClaims(IdempotencyStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.idempotency
+    def make_store(self, bundle):
+        return lambda: bundle.idempotency
 
 
 class TestRedisResumeClaims(ResumeClaimsConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.idempotency
+    def make_store(self, bundle):
+        return lambda: bundle.idempotency
 
 
 class TestRedisHistory(HistoryStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.history
+    def make_store(self, bundle):
+        return lambda: bundle.history
 
 
 class TestRedisHistoryBesideLeases(HistoryStoreConformance):
     @pytest.fixture
-    def store(self, bundle):
-        return bundle.history
+    def make_store(self, bundle):
+        return lambda: bundle.history
 
     @pytest.fixture
     def leases(self, bundle):
@@ -97,5 +97,5 @@ class TestRedisHistoryBesideLeases(HistoryStoreConformance):
 
 class TestRedisRuns(RunStoreConformance):
     @pytest.fixture
-    def stores(self, bundle):
-        return bundle
+    def make_store(self, bundle):
+        return lambda: bundle

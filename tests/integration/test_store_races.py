@@ -1,4 +1,4 @@
-"""Thousands of contended keys on a real PostgreSQL. The racers of one key stand side by side in the line of threads."""
+"""Thousands of contended keys on real servers. The racers of one key stand side by side in the line of threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from adk_worker.errors import RunLeaseError, StaleFenceError
 from adk_worker.idempotency import Intent
 from adk_worker.runs import EventKind, NewRun, RunStatus
 from adk_worker.transitions import FleetPolicy, Holding, Then, Verdict
-from stores.sql import open_sql
+from stores import open_stores
+from tests.redis_stores import made
 
 TENANT = "acme"
 RACERS = 3
@@ -23,9 +24,13 @@ POLICY = FleetPolicy(lease_ttl=LONG, dispatch_grace=LONG, dispatch_grace_max=LON
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.fixture
-async def stores(postgres_store_url):
-    bundle = open_sql(postgres_store_url, pool_size=16)
+@pytest.fixture(params=["postgres", "redis"])
+async def stores(request):
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_store_url")
+    else:
+        url = made(request.getfixturevalue("redis_url"))
+    bundle = open_stores(url, pool_size=16)
     yield bundle
     await bundle.lifecycle.close()
 
@@ -130,6 +135,8 @@ async def test_calls_that_are_begun_and_taken_back_all_the_time_have_one_owner_a
     assert set((await stores.idempotency.peek(keys, tenant=TENANT)).values()) == {None}
 
 
+# In Redis a claim stands with the run that its key is of, and no other run can begin it.
+@pytest.mark.parametrize("stores", ["postgres"], indirect=True)
 async def test_batches_of_calls_in_any_order_do_not_wait_for_each_other_in_a_circle(stores):
     """I3: of calls that two runs have in common, as they never should, each still has one owner."""
     leases = list((await taken(stores, [f"run-{number}" for number in range(6)], ttl=LONG)).values())

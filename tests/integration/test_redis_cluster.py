@@ -1,0 +1,128 @@
+"""What is particular to a cluster: nodes that are away, slots that move, a node that comes back empty."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+from redis.crc import key_slot
+
+from adk_worker.conformance.runs.driver import Driver
+from adk_worker.errors import ConfigurationError, StoreUnavailableError
+from adk_worker.runs import RunStatus
+from adk_worker.transitions import Then, Verdict
+from stores.redis import open_redis
+from stores.redis.keys import BUCKETS, Keys, bucket_of_run
+from tests.redis_stores import made
+from tests.waiting import wait_until
+
+TENANT = "acme"
+
+
+@pytest.fixture
+async def stores(redis_cluster):
+    redis_cluster.empty()
+    bundle = open_redis(made(redis_cluster.url), socket_timeout=5)
+    yield bundle
+    await bundle.lifecycle.close()
+
+
+@pytest.fixture
+def clients(redis_cluster):
+    """One client for each node, which follows no redirection."""
+    clients = [redis.Redis.from_url(node.url(), decode_responses=True) for node in redis_cluster.nodes]
+    yield clients
+    for client in clients:
+        client.close()
+
+
+def slot_of(run_id):
+    return key_slot(Keys(bucket_of_run((TENANT, run_id))).store.encode())
+
+
+def nodes_of(redis_cluster, run_ids):
+    """Which node has which of the runs, by the nodes' own word."""
+    with redis.RedisCluster.from_url(redis_cluster.url.replace("+cluster", "")) as client:
+        ports = [node.port for node in redis_cluster.nodes]
+        return {run: ports.index(client.nodes_manager.get_node_from_slot(slot_of(run)).port) for run in run_ids}
+
+
+def test_the_buckets_are_spread_over_the_nodes(redis_cluster):
+    """Each node has a fair share of them: at least a fifth."""
+    with redis.RedisCluster.from_url(redis_cluster.url.replace("+cluster", "")) as client:
+        places = [client.get_node_from_key(Keys(bucket).store).name for bucket in range(BUCKETS)]
+
+    assert min(places.count(place) for place in set(places)) >= BUCKETS / 5
+    assert len(set(places)) == 3
+
+
+async def test_a_node_that_is_away_takes_its_runs_with_it_and_no_others(stores, redis_cluster):
+    """F1: nothing is guessed of its runs; those of the others go on, and are swept."""
+    placed = nodes_of(redis_cluster, [f"run-{number}" for number in range(60)])
+    here, there = (next(run for run, node in placed.items() if node == wanted) for wanted in (0, 2))
+    drivers = {run: Driver(stores, run_id=run) for run in (here, there)}
+    leases = {run: await driver.worker() for run, driver in drivers.items()}
+    dead = Driver(stores, run_id=next(run for run, node in placed.items() if node == 1))
+    await dead.dead_worker()
+
+    redis_cluster.nodes[2].kill()
+    with pytest.raises(StoreUnavailableError):
+        await drivers[there].commit(leases[there], 1)
+    committed = await drivers[here].commit(leases[here], 1)
+    reaped = await dead.reap()
+    with pytest.raises(StoreUnavailableError):
+        await stores.runs.oldest_lapsed()
+    redis_cluster.nodes[2].start()
+    wait_until(redis_cluster.healthy, within=30, what="the node to be back")
+
+    assert committed.verdict is Verdict.DONE
+    assert reaped is not None
+    assert (await drivers[there].commit(leases[there], 1)).verdict is Verdict.DONE
+
+
+async def test_a_run_whose_slot_moves_is_followed(stores, redis_cluster, clients):
+    """MOVED: to a node that has none of the scripts."""
+    driver = Driver(stores)
+    lease = await driver.worker()
+    (claim,) = await driver.begin(lease, 0)
+    before = await driver.picture()
+    slot = slot_of("run")
+    old = nodes_of(redis_cluster, ["run"])["run"]
+    new = (old + 1) % 3
+    names = [client.execute_command("CLUSTER MYID") for client in clients]
+
+    clients[new].script_flush()
+    clients[new].execute_command("CLUSTER SETSLOT", slot, "IMPORTING", names[old])
+    clients[old].execute_command("CLUSTER SETSLOT", slot, "MIGRATING", names[new])
+    keys = clients[old].execute_command("CLUSTER GETKEYSINSLOT", slot, 100)
+    password = redis_cluster.url.split(":")[2].split("@")[0]
+    port = redis_cluster.nodes[new].port
+    clients[old].execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "AUTH", password, "KEYS", *keys)
+    for client in (clients[new], clients[old], *clients):
+        client.execute_command("CLUSTER SETSLOT", slot, "NODE", names[new])
+
+    assert await driver.picture() == before
+    committed = await driver.commit(lease, 1, Then.HAND_OVER)
+    assert (committed.verdict, (await driver.claims())) == (Verdict.DONE, [claim])
+    assert nodes_of(redis_cluster, ["run"])["run"] == new
+
+
+async def test_a_node_that_came_back_empty_is_noticed(stores, clients):
+    """L2: its runs are gone, and their fences would begin anew; what is left stays shut until somebody has decided."""
+    driver = Driver(stores)
+    await driver.submit()
+
+    clients[1].flushall()
+
+    with pytest.raises(ConfigurationError, match="come back without"):
+        await stores.lifecycle.verify()
+
+
+async def test_the_epoch_rises_on_every_node(stores):
+    """L2: wherever a run is."""
+    assert await stores.lifecycle.bump_epoch() == 1
+
+    for number in range(30):
+        submitted = await Driver(stores, run_id=f"run-{number}").submit()
+        assert submitted.ticket == (1 << 40) + 1
+        assert submitted.run.status is RunStatus.QUEUED
+    await stores.lifecycle.verify()

@@ -1,0 +1,610 @@
+"""What becomes of a write when Redis, or the way to it, fails: nothing is done twice, and nothing is guessed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from importlib.resources import files
+
+import pytest
+import redis
+
+from adk_worker.conformance.runs.driver import BOOKED, Driver
+from adk_worker.conformance.waiting import LONG
+from adk_worker.errors import (
+    CommitUnknownError,
+    ConfigurationError,
+    RunLeaseError,
+    SchemaVersionError,
+    StaleFenceError,
+    StoreUnavailableError,
+)
+from adk_worker.idempotency import ClaimState
+from adk_worker.memory import MemoryRunStore
+from adk_worker.runs import RunFilter, RunStatus
+from adk_worker.transitions import Then, Verdict
+from stores.redis import open_redis
+from stores.redis.data import RunData
+from stores.redis.keys import Keys, bucket_of_run
+from stores.redis.reference import at_once
+from stores.redis.server import Server
+from stores.redis.target import RedisOptions
+from stores.redis.transaction import Applied, Transaction
+from tests.redis_stores import made
+from tests.servers import RedisServer
+from tests.waiting import eventually
+
+TENANT = "acme"
+RUN = (TENANT, "run")
+
+
+def naming(script):
+    """What a request that runs the script has in it."""
+    text = files("stores.redis").joinpath(f"{script}.lua").read_bytes()
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
+
+
+WRITE = naming("apply")
+
+
+@pytest.fixture
+def store_url(redis_url):
+    """A new store of this test's own."""
+    return made(redis_url)
+
+
+@pytest.fixture
+def url(store_url, redis_proxy):
+    """The way to it through the proxy."""
+    return redis_proxy.url(store_url)
+
+
+@pytest.fixture
+async def opened():
+    """Opens bundles that are closed after the test."""
+    bundles = []
+
+    def open_one(url, **options):
+        bundles.append(open_redis(url, **options))
+        return bundles[-1]
+
+    yield open_one
+    for bundle in bundles:
+        await bundle.lifecycle.close()
+
+
+@pytest.fixture
+def driver(opened, url):
+    return Driver(opened(url))
+
+
+@pytest.fixture
+def own_server(orphan_guard):
+    """A server whose settings a test may change."""
+    with RedisServer(guard=orphan_guard) as server:
+        yield server
+
+
+@pytest.fixture
+def as_operator(own_server):
+    with redis.Redis.from_url(own_server.url(), decode_responses=True) as client:
+        yield client
+
+
+# --- an answer lost in a write (F5) -------------------------------------------------------------------------------
+
+
+async def test_a_boundary_whose_answer_was_lost_is_found_done(driver, redis_proxy):
+    """F5: it says that nobody knows, and the same commit again says that it is done: nothing is there twice."""
+    lease = await driver.worker()
+    segment = driver.segment("hello")
+    fault = redis_proxy.lose_answer(to=WRITE)
+
+    with pytest.raises(CommitUnknownError):
+        await driver.commit(lease, 1, Then.HAND_OVER, segment=segment)
+    fault.wait()
+    again = await driver.commit(lease, 1, Then.HAND_OVER, segment=segment)
+
+    run = await driver.run()
+    assert again.verdict is Verdict.REPEATED
+    assert again.ticket == run.fence == lease.fence + 1
+    assert (run.sequence, run.status) == (1, RunStatus.QUEUED)
+    assert [event.kind for event in await driver.events()].count("after_tool_result") == 1
+    assert len(await driver.stores.history.fetch(str(segment.handle), tenant=TENANT)) == 1
+
+
+async def test_a_boundary_that_never_arrived_is_done_by_the_second(driver, redis_proxy):
+    """F5: to the writer it looks the same, and it does the same."""
+    lease = await driver.worker()
+    fault = redis_proxy.lose_request(to=WRITE)
+
+    with pytest.raises(CommitUnknownError):
+        await driver.commit(lease, 1, Then.HAND_OVER)
+    fault.wait()
+    again = await driver.commit(lease, 1, Then.HAND_OVER)
+
+    assert again.verdict is Verdict.DONE
+    assert (await driver.run()).sequence == 1
+
+
+async def test_a_take_whose_answer_was_lost_is_found_by_its_holder(driver, redis_proxy):
+    """F5, L4: the message again would be refused as a duplicate; the holder's name is nobody else's."""
+    ticket = (await driver.submit()).ticket
+    redis_proxy.lose_answer(to=WRITE)
+
+    with pytest.raises(CommitUnknownError):
+        await driver.take(ticket, holder="one")
+
+    assert await driver.take(ticket, holder="one") is None
+    found = await driver.runs.held_by("run", tenant=TENANT, holder="one")
+    assert found.lease.fence == ticket + 1
+
+
+async def test_a_take_that_is_on_its_way_does_not_land_once_its_holder_was_not_found(opened, store_url):
+    """F5: whoever was told that it holds nothing does not hold it a moment later either."""
+    driver = Driver(opened(store_url))
+    ticket = (await driver.submit()).ticket
+    server = Server(store_url, RedisOptions(pool_size=1))
+    process = server.blocking()
+    on_its_way = RunData(Transaction(process, bucket_of_run(RUN)), server.options, number=process.next_number)
+    at_once(MemoryRunStore(on_its_way).take("run", tenant=TENANT, ticket=ticket, holder="one", ttl_seconds=LONG))
+
+    assert await driver.runs.held_by("run", tenant=TENANT, holder="one") is None
+
+    assert on_its_way.flush() is Applied.MOVED
+    assert (await driver.run()).status is RunStatus.QUEUED
+    await server.close()
+
+
+async def test_a_write_that_comes_twice_is_written_once(opened, store_url):
+    """F5: whatever stands between a client and the server may send it again."""
+    driver = Driver(opened(store_url))
+    ticket = (await driver.submit()).ticket
+    server = Server(store_url, RedisOptions(pool_size=1))
+    process = server.blocking()
+    data = RunData(Transaction(process, bucket_of_run(RUN)), server.options, number=process.next_number)
+    at_once(MemoryRunStore(data).take("run", tenant=TENANT, ticket=ticket, holder="one", ttl_seconds=LONG))
+
+    assert [data.flush(), data.flush()] == [Applied.DONE, Applied.DONE]
+
+    assert [event.kind for event in await driver.events()] == ["submitted", "taken"]
+    assert (await driver.run()).fence == ticket + 1
+    await server.close()
+
+
+async def test_an_intent_whose_answer_was_lost_is_found_by_its_owner(driver, redis_proxy):
+    """F5, I3: the same owner that asks again owns it, and any other does not."""
+    lease = await driver.worker()
+    redis_proxy.lose_answer(to=WRITE)
+
+    with pytest.raises(CommitUnknownError):
+        await driver.begin(lease, 0, 1)
+    claims = await driver.begin(lease, 0, 1)
+
+    assert all(claim.owned_in_flight_by(lease.holder) for claim in claims)
+    assert len(await driver.claims()) == 2
+
+
+async def test_an_outcome_whose_answer_was_lost_is_recorded_once(driver, redis_proxy):
+    """F4, F5: the second time finds the very same outcome there."""
+    lease = await driver.worker()
+    (claim,) = await driver.begin(lease, 0)
+    redis_proxy.lose_answer(to=WRITE)
+
+    with pytest.raises(CommitUnknownError):
+        await driver.stores.idempotency.record(claim, BOOKED)
+    await driver.stores.idempotency.record(claim, BOOKED)
+
+    (stands,) = await driver.claims()
+    assert (stands.state, stands.outcome, stands.late) == (ClaimState.SETTLED, BOOKED, ())
+
+
+async def test_an_acquisition_whose_answer_was_lost_is_refused_like_any_other(driver, redis_proxy):
+    """F5, L4: a lone lease lapses by itself; the holder's name gets it back no sooner."""
+    leases = driver.stores.leases
+    await leases.release(await leases.acquire("run", tenant=TENANT, holder="zero", ttl_seconds=LONG))
+    redis_proxy.lose_answer(to=WRITE)
+
+    with pytest.raises(CommitUnknownError):
+        await leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=LONG)
+    with pytest.raises(RunLeaseError) as refused:
+        await leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=LONG)
+
+    assert refused.value.holder == "one"
+
+
+async def test_a_write_that_says_nothing_is_an_unknown_one(opened, url, redis_proxy):
+    """F5: it was carried out, and the answer never came."""
+    driver = Driver(opened(url, socket_timeout=1))
+    lease = await driver.worker()
+    fault = redis_proxy.hold_answer(to=WRITE)
+
+    with pytest.raises(CommitUnknownError):
+        await driver.commit(lease, 1)
+
+    assert fault.count == 1
+    assert (await driver.commit(lease, 1)).verdict is Verdict.REPEATED
+
+
+async def test_a_cancelled_caller_stops_no_commit(driver, redis_proxy):
+    """F5: what has begun goes on to its end."""
+    lease = await driver.worker()
+    fault = redis_proxy.hold_answer(to=naming("look"))
+    committing = asyncio.create_task(driver.commit(lease, 1))
+    await asyncio.to_thread(fault.wait)
+
+    committing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await committing
+    fault.release()
+
+    async def sequence():
+        return (await driver.run()).sequence
+
+    await eventually(sequence, what="the boundary")
+
+
+async def test_no_decision_rests_on_a_row_that_has_moved_since(driver, opened, store_url, redis_proxy):
+    """F1, P2: a cancel comes in between the look and the write, which starts over, and ends the run."""
+    lease = await driver.worker()
+    fault = redis_proxy.hold_answer(to=naming("look"))
+    committing = asyncio.create_task(driver.commit(lease, 1))
+    await asyncio.to_thread(fault.wait)
+
+    await Driver(opened(store_url)).cancel()
+    fault.release()
+
+    assert (await committing).verdict is Verdict.CANCELLED
+
+
+# --- servers that are away ----------------------------------------------------------------------------------------
+
+
+async def test_connections_that_died_unnoticed_are_made_anew(opened, url, redis_proxy):
+    """A firewall that forgets an idle connection tells nobody."""
+    stores = opened(url)
+    await asyncio.gather(*(stores.runs.get(f"run-{number}", tenant=TENANT) for number in range(10)))
+    assert redis_proxy.connections > 1
+
+    redis_proxy.cut()
+
+    await asyncio.gather(*(stores.runs.get(f"run-{number}", tenant=TENANT) for number in range(10)))
+
+
+@pytest.mark.parametrize("end", ["restart", "kill"])
+async def test_a_server_that_was_started_again_is_found_with_all_that_it_acknowledged(
+    opened, store_url, redis_server, end
+):
+    """L2: and without its scripts, which are given to it again."""
+    driver = Driver(opened(store_url))
+    lease = await driver.worker()
+    before = await driver.picture()
+
+    getattr(redis_server, end)()
+    redis_server.start()
+
+    assert await driver.picture() == before
+    assert (await driver.commit(lease, 1)).verdict is Verdict.DONE
+
+
+async def test_scripts_that_the_server_has_forgotten_are_given_to_it_again(opened, store_url):
+    """NOSCRIPT, as after a failover, in the middle of everything."""
+    driver = Driver(opened(store_url))
+    lease = await driver.worker()
+    with redis.Redis.from_url(store_url) as client:
+        client.script_flush()
+
+        assert (await driver.commit(lease, 1)).verdict is Verdict.DONE
+
+        client.script_flush()
+    assert await driver.reap() is None
+
+
+async def test_a_server_that_is_down_is_named_without_its_password(opened, store_url, redis_server):
+    """And once it is up again, so is the store."""
+    driver = Driver(opened(store_url))
+    lease = await driver.worker()
+    password = store_url.split(":")[2].split("@")[0]
+
+    redis_server.kill()
+    with pytest.raises(StoreUnavailableError) as away:
+        await driver.commit(lease, 1)
+    redis_server.start()
+
+    assert not isinstance(away.value, CommitUnknownError)
+    assert f"127.0.0.1:{redis_server.port}" in str(away.value)
+    assert password not in str(away.value)
+    assert isinstance(away.value.__cause__, redis.exceptions.ConnectionError)
+    assert (await driver.commit(lease, 1)).verdict is Verdict.DONE
+
+
+async def test_a_server_that_says_nothing_is_given_up(opened, url, redis_proxy):
+    """The network swallows everything: neither side sees an error, and nobody waits for ever."""
+    driver = Driver(opened(url, socket_timeout=1))
+    lease = await driver.worker()
+
+    redis_proxy.pause()
+    with pytest.raises(StoreUnavailableError):
+        await driver.commit(lease, 1)
+    redis_proxy.resume()
+
+    assert (await driver.commit(lease, 1)).verdict is Verdict.DONE
+
+
+async def test_a_server_that_is_stopped_is_given_up(opened, own_server):
+    """SIGSTOP: it takes connections, and answers nothing."""
+    driver = Driver(opened(made(own_server.url()), socket_timeout=1))
+    lease = await driver.worker()
+
+    os.kill(own_server.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(StoreUnavailableError):
+            await driver.commit(lease, 1)
+    finally:
+        os.kill(own_server.pid, signal.SIGCONT)
+
+    assert (await driver.commit(lease, 1)).verdict is Verdict.DONE
+
+
+# --- servers that refuse ------------------------------------------------------------------------------------------
+
+
+async def test_a_server_without_memory_refuses_and_nothing_is_half_written(opened, own_server, as_operator):
+    """OOM under noeviction: reads go on, and so does everything once there is room."""
+    driver = Driver(opened(made(own_server.url())))
+    lease = await driver.worker()
+    (claim,) = await driver.begin(lease, 0)
+    before = await driver.picture()
+    as_operator.config_set("maxmemory-policy", "noeviction")
+    as_operator.config_set("maxmemory", "1")
+
+    for write in (
+        lambda: driver.commit(lease, 1, Then.HAND_OVER, segment=driver.segment("hello"), settled=[(claim, BOOKED)]),
+        lambda: driver.stores.idempotency.record(claim, BOOKED),
+        lambda: driver.runs.renew_many([lease], ttl_seconds=LONG),
+        driver.cancel,
+    ):
+        with pytest.raises(StoreUnavailableError, match="out of memory") as refused:
+            await write()
+        assert not isinstance(refused.value, CommitUnknownError)
+    assert await driver.picture() == before
+    as_operator.config_set("maxmemory", "0")
+
+    assert (await driver.commit(lease, 1)).verdict is Verdict.DONE
+
+
+async def test_a_master_that_became_a_replica_is_told_and_found_again(opened, own_server, as_operator, redis_server):
+    """After a failover its client is still connected to it: nothing is written there, and the error says why."""
+    driver = Driver(opened(made(own_server.url())))
+    lease = await driver.worker()
+    before = await driver.run()
+    redis_server.start()
+    # Of a master that it cannot log in to: it keeps its data, and takes no writes.
+    as_operator.replicaof("127.0.0.1", redis_server.port)
+
+    with pytest.raises(StoreUnavailableError, match="replica") as refused:
+        await driver.commit(lease, 1)
+    with pytest.raises(ConfigurationError, match="is a slave"):
+        await driver.stores.lifecycle.verify()
+    as_operator.replicaof("NO", "ONE")
+
+    assert not isinstance(refused.value, CommitUnknownError)
+    assert await driver.run() == before
+    assert (await driver.commit(lease, 1)).verdict is Verdict.DONE
+
+
+async def test_a_master_with_too_few_replicas_takes_no_writes(opened, own_server, as_operator):
+    """min-replicas-to-write, which a failover loses nothing with."""
+    driver = Driver(opened(made(own_server.url())))
+    lease = await driver.worker()
+    as_operator.config_set("min-replicas-to-write", "1")
+
+    with pytest.raises(StoreUnavailableError, match="min-replicas-to-write"):
+        await driver.commit(lease, 1)
+    as_operator.config_set("min-replicas-to-write", "0")
+
+    assert (await driver.commit(lease, 1)).verdict is Verdict.DONE
+
+
+async def test_a_wrong_password_is_a_mistake_of_the_configuration(opened, store_url):
+    """And is not shown."""
+    password = store_url.split(":")[2].split("@")[0]
+
+    with pytest.raises(ConfigurationError, match="ADK_STORE_URL") as refused:
+        await opened(store_url.replace(password, "hunter2")).lifecycle.verify()
+
+    assert "hunter2" not in str(refused.value)
+
+
+async def test_a_user_without_the_rights_is_told(opened, own_server, as_operator):
+    """NOPERM: what such a user has to be allowed is said."""
+    made(own_server.url())
+    as_operator.acl_setuser("reader", enabled=True, passwords=["+secret"], categories=["+@read"], keys=["*"])
+    stores = opened(f"redis://reader:secret@127.0.0.1:{own_server.port}/0")
+
+    with pytest.raises(ConfigurationError, match="EVALSHA"):
+        await Driver(stores).submit()
+
+
+# --- a store that is not there, or has lost a part ----------------------------------------------------------------
+
+
+async def test_a_redis_without_a_store_is_told_by_every_operation(opened, redis_url):
+    """L2: also a store that was there, and came back empty: its fences would begin anew."""
+    stores = opened(redis_url)
+    driver = Driver(stores)
+
+    for operation in (
+        stores.lifecycle.verify,
+        stores.lifecycle.bump_epoch,
+        driver.run_or_none,
+        driver.submit,
+        stores.runs.sweep,
+        driver.events,
+        lambda: stores.leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=LONG),
+    ):
+        with pytest.raises(SchemaVersionError, match="adk db upgrade") as error:
+            await operation()
+        assert error.value.found is None
+
+
+async def test_nothing_is_written_to_a_store_that_was_emptied_in_between(driver, opened, store_url, redis_proxy):
+    """L2: between the look and the write."""
+    lease = await driver.worker()
+    fault = redis_proxy.hold_answer(to=naming("look"))
+    committing = asyncio.create_task(driver.commit(lease, 1))
+    await asyncio.to_thread(fault.wait)
+    with redis.Redis.from_url(store_url) as client:
+        client.flushdb()
+        fault.release()
+
+        with pytest.raises(SchemaVersionError):
+            await committing
+
+        assert client.dbsize() == 0
+
+
+async def test_a_store_of_another_format_is_refused(opened, store_url):
+    stores = opened(store_url)
+    with redis.Redis.from_url(store_url) as client:
+        client.set(Keys(bucket_of_run(RUN)).store, "2:0")
+
+    for operation in (stores.lifecycle.verify(), stores.runs.get("run", tenant=TENANT)):
+        with pytest.raises(SchemaVersionError) as error:
+            await operation
+        assert (error.value.found, error.value.wanted) == ("2", "1")
+
+
+async def test_a_store_with_a_part_missing_is_refused(opened, store_url):
+    """L2: a node of a cluster came back without its data. What mends it is named, and does."""
+    stores = opened(store_url)
+    with redis.Redis.from_url(store_url) as client:
+        client.delete(Keys(7).store, Keys(8).store)
+
+    with pytest.raises(ConfigurationError, match=r"2 of the 64 parts .*adk db upgrade.*bump-epoch"):
+        await stores.lifecycle.verify()
+    made(store_url)
+    await stores.lifecycle.bump_epoch()
+
+    await stores.lifecycle.verify()
+
+
+async def test_a_bump_that_was_interrupted_is_noticed(opened, store_url):
+    """L2: one part is in a later epoch than the others; the next bump lifts all of them above it."""
+    stores = opened(store_url)
+    with redis.Redis.from_url(store_url) as client:
+        client.set(Keys(7).store, "1:5")
+
+    with pytest.raises(ConfigurationError, match=r"epochs 0 to 5.*bump-epoch"):
+        await stores.lifecycle.verify()
+
+    assert await stores.lifecycle.bump_epoch() == 6
+    await stores.lifecycle.verify()
+
+
+async def test_bumps_at_once_each_raise_the_epoch(opened, store_url):
+    """L2: whoever is told a number knows that no fence of it was given before."""
+    stores = opened(store_url)
+
+    epochs = await asyncio.gather(*(stores.lifecycle.bump_epoch() for _ in range(6)))
+
+    assert sorted(epochs) == [1, 2, 3, 4, 5, 6]
+
+
+async def test_no_fence_of_an_older_epoch_is_given_once_the_epoch_has_risen(driver, opened, store_url, redis_proxy):
+    """L2: a take has read the old epoch when it rises; it starts over."""
+    ticket = (await driver.submit()).ticket
+    fault = redis_proxy.hold_answer(to=naming("look"))
+    taking = asyncio.create_task(driver.take(ticket))
+    await asyncio.to_thread(fault.wait)
+
+    assert await opened(store_url).lifecycle.bump_epoch() == 1
+    fault.release()
+
+    assert (await taking).lease.fence == (1 << 40) + 1
+
+
+async def test_after_writes_were_lost_a_bumped_epoch_keeps_fences_apart(opened, store_url):
+    """L2, F1: the take that a failover has forgotten was given a fence that the next take would be given again."""
+    driver = Driver(opened(store_url))
+    ticket = (await driver.submit()).ticket
+    with redis.Redis.from_url(store_url) as client:
+        before = {key: client.dump(key) for key in client.keys(f"*{bucket_of_run(RUN):03}*")}
+        forgotten = await driver.take(ticket)
+        for key, value in before.items():
+            client.restore(key, 0, value, replace=True)
+
+    await driver.stores.lifecycle.bump_epoch()
+    taken = await driver.take(ticket)
+
+    assert taken.lease.fence > forgotten.lease.fence
+    with pytest.raises(StaleFenceError):
+        await driver.commit(forgotten.lease, 1)
+    assert (await driver.commit(taken.lease, 1)).verdict is Verdict.DONE
+
+
+# --- processes and connections ------------------------------------------------------------------------------------
+
+_FORKING = """
+import asyncio, os, sys
+from stores.redis import open_redis
+
+stores = open_redis(sys.argv[1])
+asyncio.run(stores.leases.acquire("run", tenant="acme", holder="parent", ttl_seconds=600))
+child = os.fork()
+if child == 0:
+    lease = asyncio.run(stores.leases.held("run", tenant="acme"))
+    asyncio.run(stores.leases.acquire("another", tenant="acme", holder="child", ttl_seconds=600))
+    asyncio.run(stores.lifecycle.close())
+    os._exit(0 if lease.holder == "parent" else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+lease = asyncio.run(stores.leases.held("another", tenant="acme"))
+asyncio.run(stores.lifecycle.close())
+assert lease.holder == "child"
+"""
+
+
+def test_a_fork_shares_no_connection(store_url):
+    """A child that used or closed its parent's would break it."""
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", _FORKING, store_url],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+async def test_a_process_holds_no_more_connections_than_it_was_told(opened, url, redis_proxy):
+    """However many operations there are at once; and none after the end."""
+    stores = opened(url, pool_size=3)
+
+    await asyncio.gather(*(stores.runs.get(f"run-{number}", tenant=TENANT) for number in range(60)))
+
+    assert redis_proxy.accepted == redis_proxy.connections == 3
+    await stores.lifecycle.close()
+    await eventually(lambda: redis_proxy.connections == 0, what="the connections to be closed")
+
+
+async def test_nothing_goes_through_the_keyspace(opened, own_server, as_operator):
+    """Whatever is listed, swept or looked up: its time does not grow with what else is stored."""
+    stores = opened(made(own_server.url()))
+    driver = Driver(stores)
+    lease = await driver.dead_worker()
+    await driver.begin(lease, 0)
+    await driver.reap()
+    await driver.cancel()
+    await stores.runs.list(RunFilter(tenant=TENANT, status=RunStatus.CANCELLED), limit=10)
+    await stores.runs.oldest_lapsed()
+    await stores.lifecycle.verify()
+    await stores.lifecycle.bump_epoch()
+
+    sent = {name.removeprefix("cmdstat_") for name in as_operator.info("commandstats")}
+
+    assert "evalsha" in sent
+    assert sent.isdisjoint({"keys", "scan", "hscan", "sscan", "zscan", "sort", "randomkey", "smembers", "dbsize"})

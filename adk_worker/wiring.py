@@ -22,7 +22,12 @@ def make_stores(settings: Settings) -> Stores:
     require_ours("stores")
     from stores import open_stores  # noqa: PLC0415 - not before it is known to be ours
 
-    return open_stores(settings.store_url, pool_size=settings.store_pool, socket_timeout=settings.socket_timeout)
+    return open_stores(
+        settings.store_url,
+        pool_size=settings.store_pool,
+        socket_timeout=settings.socket_timeout,
+        checkpoint_max_bytes=settings.checkpoint_max_bytes,
+    )
 
 
 def make_dispatcher(settings: Settings) -> CeleryDispatcher:

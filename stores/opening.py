@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
+from adk_worker.checkpoint import check_caps
 from adk_worker.errors import ConfigurationError
 from adk_worker.runs import Stores
 from adk_worker.urls import without_secrets
@@ -17,21 +18,25 @@ _OURS: Final[Mapping[str, str]] = {
     "memory": "stores.memory:open_memory",
     "postgres": "stores.sql:open_sql",
     "postgresql": "stores.sql:open_sql",
+    "redis": "stores.redis:open_redis",
+    "rediss": "stores.redis:open_redis",
     "sqlite": "stores.sql:open_sql",
 }
 """What this package's own metadata says, for a checkout that is on the path and not installed."""
 
 
-def open_stores(url: str, **options: Any) -> Stores:
-    """The bundle behind ``url``: ``postgresql://…``, ``sqlite:///…``, ``memory://``, or a scheme of somebody else's.
+def open_stores(url: str, *, checkpoint_max_bytes: int | None = None, **options: Any) -> Stores:
+    """The bundle behind ``url``: ``postgresql://…``, ``redis://…``, ``sqlite:///…``, ``memory://``, or somebody else's.
 
     A scheme may name its driver, ``postgresql+psycopg2://``. Nothing is connected yet: ask
     :meth:`~adk_worker.runs.Lifecycle.verify`.
 
+    :param checkpoint_max_bytes: the policy's cap on checkpoints, which the store has to be able to hold (C2).
     :param options: the opener's own; ours all take ``pool_size`` (connections of this process) and ``socket_timeout``
         (seconds).
     :raises ConfigurationError: the URL has no scheme, or one that nobody has registered; its plugin cannot be
-        imported, or opens something else; or the store itself refuses the URL. No message shows a password.
+        imported, or opens something else; the store's cap is below the policy's; or the store itself refuses the URL.
+        No message shows a password.
     """
     scheme, separator, rest = url.strip().partition("://")
     if not separator or not scheme:
@@ -43,6 +48,8 @@ def open_stores(url: str, **options: Any) -> Stores:
         raise ConfigurationError(
             f"the plugin for {scheme}:// opened a {type(stores).__name__}; it has to return adk_worker.runs.Stores."
         )
+    if checkpoint_max_bytes is not None and stores.max_value_bytes is not None:
+        check_caps(policy=checkpoint_max_bytes, store=stores.max_value_bytes)
     return stores
 
 

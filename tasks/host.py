@@ -175,7 +175,12 @@ def _pause(seconds: float) -> None:
 
 def _small(settings: Settings) -> Stores:
     """A bundle for a moment, with one connection."""
-    return open_stores(settings.store_url, pool_size=1, socket_timeout=settings.socket_timeout)
+    return open_stores(
+        settings.store_url,
+        pool_size=1,
+        socket_timeout=settings.socket_timeout,
+        checkpoint_max_bytes=settings.checkpoint_max_bytes,
+    )
 
 
 async def _verify(settings: Settings) -> None:

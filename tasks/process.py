@@ -164,7 +164,12 @@ def _tools_hang() -> bool:
 
 
 def _open(settings: Settings, *, pool_size: int) -> Stores:
-    return open_stores(settings.store_url, pool_size=pool_size, socket_timeout=settings.socket_timeout)
+    return open_stores(
+        settings.store_url,
+        pool_size=pool_size,
+        socket_timeout=settings.socket_timeout,
+        checkpoint_max_bytes=settings.checkpoint_max_bytes,
+    )
 
 
 def _renewal(runs: RunStore, ttl_seconds: float) -> RenewMany:

@@ -19,7 +19,7 @@ def db() -> None:
 @options.as_json
 @options.debug
 def upgrade(*, as_json: bool) -> int:
-    """Bring the store's tables to the version that this adk-worker needs. Harmless if they are.
+    """Bring the store's tables, or keys, to the version that this adk-worker needs. Harmless if they are.
 
     ADK_MIGRATE_URL may name the store with the rights that this takes.
     """
@@ -28,10 +28,11 @@ def upgrade(*, as_json: bool) -> int:
     from adk_worker.urls import without_secrets
 
     require_ours("stores")
-    from stores.sql import migrate
+    from stores.upgrading import migrator
 
     settings = Settings.load()
     url = settings.migrate_url or settings.store_url
+    migrate = migrator(url)
     before = migrate.current(url)
     migrate.upgrade(url)
     after = migrate.current(url)

@@ -62,6 +62,9 @@ def test_no_two_bundles_in_memory_share_a_name(url):
         "postgresql://app:hunter2@127.0.0.1:1/db",
         "postgresql+psycopg2://app@127.0.0.1:1/db",
         "postgres://app@127.0.0.1:1/db",
+        "redis://:hunter2@127.0.0.1:1/0",
+        "rediss://app:hunter2@127.0.0.1:1",
+        "redis+cluster://127.0.0.1:1",
     ],
 )
 def test_a_database_is_opened_without_being_reached(tmp_path, url):
@@ -76,7 +79,7 @@ def test_a_scheme_of_somebody_elses_is_opened(register):
     register("theirs", f"{__name__}:open_theirs")
 
     assert isinstance(open_stores(f"theirs+fast://app:{SECRET}@host/db", pool_size=3), Stores)
-    assert known_schemes() == ("memory", "postgres", "postgresql", "sqlite", "theirs")
+    assert known_schemes() == ("memory", "postgres", "postgresql", "redis", "rediss", "sqlite", "theirs")
 
 
 def test_an_unknown_scheme_is_told_of_those_that_are_known():
@@ -140,13 +143,25 @@ def test_a_scheme_that_two_packages_bring_is_refused(register):
 def test_a_checkout_that_is_not_installed_opens_its_own_stores(register):
     """No entry point is registered here."""
     assert isinstance(open_stores("memory://"), Stores)
-    assert known_schemes() == ("memory", "postgres", "postgresql", "sqlite")
+    assert known_schemes() == ("memory", "postgres", "postgresql", "redis", "rediss", "sqlite")
+
+
+def test_a_store_that_cannot_hold_the_policys_checkpoints_is_refused_at_start_up():
+    """C2: the error names both caps; a higher one in the URL is taken."""
+    url = "redis://127.0.0.1:1/0?max_value_bytes="
+    with pytest.raises(ConfigurationError) as refused:
+        open_stores(f"{url}2000000", checkpoint_max_bytes=2_000_001)
+
+    assert "2000000 bytes" in str(refused.value)
+    assert "2000001" in str(refused.value)
+    assert open_stores(f"{url}2000001", checkpoint_max_bytes=2_000_001).max_value_bytes == 2_000_001
+    assert open_stores("memory://", checkpoint_max_bytes=2**60).max_value_bytes is None
 
 
 def test_a_store_in_memory_needs_no_driver():
     code = (
         "import sys, stores; stores.open_stores('memory://'); "
-        "sys.exit(any(name in sys.modules for name in ('sqlalchemy', 'psycopg2')))"
+        "sys.exit(any(name in sys.modules for name in ('sqlalchemy', 'psycopg2', 'redis')))"
     )
 
     assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT).returncode == 0

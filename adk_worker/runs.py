@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -434,4 +434,16 @@ class Lifecycle(Protocol):
 
     async def close(self) -> None:
         """Give back connections and threads. The bundle is not used afterwards."""
+        ...
+
+
+@runtime_checkable
+class TellsRisks(Protocol):
+    """A lifecycle that knows settings of its server by which it may lose what it has acknowledged."""
+
+    async def risks(self) -> Sequence[str]:
+        """What takes a rarer event than those that :meth:`Lifecycle.verify` refuses, in sentences for people.
+
+        :raises StoreUnavailableError: no answer.
+        """
         ...

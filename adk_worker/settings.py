@@ -53,7 +53,7 @@ class Settings(BaseSettings):
     )
 
     store_url: Url = Field(
-        description="The store of the fleet's state: postgresql://…, or sqlite:///… on one machine. Required."
+        description="The store of the fleet's state: postgresql://… or redis://…; sqlite:///… on one machine. Required."
     )
     broker_url: Url | None = Field(
         default=None, description="Celery's broker: redis://…, amqp://…. Required by whatever publishes or works."

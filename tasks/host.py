@@ -61,7 +61,7 @@ class Host:
         if self.settings.store_url.startswith("memory:"):
             raise ConfigurationError(
                 "a store in memory is shared with no other process, so that no worker can serve it. Set ADK_STORE_URL "
-                "to postgresql://… or sqlite:///…"
+                "to postgresql://…, redis://… or sqlite:///…"
             )
         self._registry = Registry()
         if works:

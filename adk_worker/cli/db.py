@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from adk_worker.cli import options
 from adk_worker.cli.exits import ExitCode
-from adk_worker.cli.output import emit, say
+from adk_worker.cli.output import emit, note, say
 from adk_worker.cli.program import awaited
 
 
@@ -49,26 +51,30 @@ def upgrade(*, as_json: bool) -> int:
 @options.as_json
 @options.debug
 def verify(*, as_json: bool) -> int:
-    """Check that the store answers and has the schema that this adk-worker needs."""
+    """Check that the store answers and has the schema that this adk-worker needs, and by what it may lose writes."""
+    from adk_worker.runs import TellsRisks
     from adk_worker.settings import Settings
     from adk_worker.urls import without_secrets
     from adk_worker.wiring import make_stores
 
     settings = Settings.load()
 
-    async def check() -> None:
+    async def check() -> Sequence[str]:
         stores = make_stores(settings)
         try:
             await stores.lifecycle.verify()
+            return await stores.lifecycle.risks() if isinstance(stores.lifecycle, TellsRisks) else ()
         finally:
             await stores.lifecycle.close()
 
-    awaited(check)
+    risks = awaited(check)
     url = without_secrets(settings.store_url)
     if as_json:
-        emit({"store": url, "ok": True})
+        emit({"store": url, "ok": True, "risks": list(risks)})
     else:
         say(f"{url} answers, and its schema is the one that this adk-worker needs")
+        for risk in risks:
+            note(f"warning: {risk}")
     return ExitCode.DONE
 
 

@@ -157,7 +157,7 @@ class FromSettings:
         if settings.store_url.startswith("memory:"):
             raise ConfigurationError(
                 "a store in memory is shared with no other process: nothing of it can be seen from here. Set "
-                "ADK_STORE_URL to postgresql://… or sqlite:///…"
+                "ADK_STORE_URL to postgresql://…, redis://… or sqlite:///…"
             )
         return settings, bool(given)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
 
 from adk_worker.errors import ConfigurationError, SchemaVersionError
 from adk_worker.transitions import MAX_EPOCH
-from stores.redis.durability import SETTINGS, judge
+from stores.redis.durability import SETTINGS, Facts, judge
 from stores.redis.keys import BUCKETS, Keys
 from stores.redis.server import FORMAT, UPGRADE, Process, Server
 
@@ -34,6 +35,10 @@ class RedisLifecycle:
         """
         await self._server.run(verify)
 
+    async def risks(self) -> Sequence[str]:
+        """See :class:`~adk_worker.runs.TellsRisks`."""
+        return await self._server.run(lambda process: [f"{facts.name}: {risk}" for facts, risk in _risks(process)])
+
     async def bump_epoch(self) -> int:
         return await self._server.run(bump_epoch)
 
@@ -58,14 +63,20 @@ def verify(process: Process) -> None:
             f"the parts of the store {process.store} are in epochs {min(epochs)} to {max(epochs)}: a server has come "
             "back with older data, or a bump was interrupted. Run `adk db bump-epoch` before any worker starts."
         )
-    refused = []
-    for facts in process.masters(SETTINGS):
-        judgement = judge(facts)
-        refused += [f"{facts.name}: {reason}" for reason in judgement.refused]
-        for risk in judgement.risks:
-            _log.warning("store_at_risk", store=facts.name, risk=risk)
+    for facts, risk in _risks(process):
+        _log.warning("store_at_risk", store=facts.name, risk=risk)
+
+
+def _risks(process: Process) -> Sequence[tuple[Facts, str]]:
+    """What may be lost, by server.
+
+    :raises ConfigurationError: more than that.
+    """
+    judged = [(facts, judge(facts)) for facts in process.masters(SETTINGS)]
+    refused = [f"{facts.name}: {reason}" for facts, judgement in judged for reason in judgement.refused]
     if refused:
         raise ConfigurationError("the store may lose what it has acknowledged. " + "; ".join(refused) + ".")
+    return [(facts, risk) for facts, judgement in judged for risk in judgement.risks]
 
 
 def bump_epoch(process: Process) -> int:

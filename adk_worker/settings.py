@@ -6,7 +6,8 @@ They are read and checked once, at the edge of a process, by :meth:`Settings.loa
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Final, Self
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -57,6 +58,10 @@ class Settings(BaseSettings):
     )
     broker_url: Url | None = Field(
         default=None, description="Celery's broker: redis://…, amqp://…. Required by whatever publishes or works."
+    )
+    queue_type: Literal["classic", "quorum"] = Field(
+        default="classic",
+        description="RabbitMQ's queues: classic, or quorum for a cluster of three nodes or more. One choice per fleet.",
     )
     agents: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Modules that hold the agents, separated by commas: myshop.agents,myshop.refunds."
@@ -138,6 +143,10 @@ class Settings(BaseSettings):
     socket_timeout: Seconds = Field(
         default=10,
         description="How long a connection to the store or the broker may stay silent before it is given up.",
+    )
+    alive_dir: Path | None = Field(
+        default=None,
+        description="Where a worker keeps the file that `adk alive` reads. A folder of the user's own by default.",
     )
 
     @classmethod
@@ -225,6 +234,8 @@ class Settings(BaseSettings):
             wrong.append("ADK_MODEL_BACKOFF_MAX has to be at least ADK_MODEL_BACKOFF")
         if self.model_timeout >= self.iteration_timeout:
             wrong.append("ADK_MODEL_TIMEOUT has to be below ADK_ITERATION_TIMEOUT, which ends the whole iteration")
+        if self.queue_type == "quorum" and self.broker_url and not self.broker_url.startswith(("amqp", "pyamqp")):
+            wrong.append("ADK_QUEUE_TYPE quorum is RabbitMQ's: ADK_BROKER_URL has to be amqp://… or amqps://…")
         if wrong:
             raise PydanticCustomError("at_odds", "{wrong}", {"wrong": "\n  ".join(wrong)})
         return self

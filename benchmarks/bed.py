@@ -74,7 +74,8 @@ class Bed:
     def sync(self) -> Any:
         """The client of the fleet on this bed."""
         if self._fleet is None:
-            self._fleet = make_fleet(Settings(store_url=self.store_url, broker_url=self.broker_url))
+            urls = {"store_url": self.store_url, "broker_url": self.broker_url}
+            self._fleet = make_fleet(Settings.load(**urls, queue_type=self._times.get("ADK_QUEUE_TYPE", "classic")))
         return self._fleet.sync
 
     def celery(self, name: str, app: str, *arguments: str) -> Process:
@@ -124,13 +125,17 @@ class Bed:
 
 
 @contextmanager
-def bed(on: Servers, **times: str) -> Iterator[Bed]:
-    """Make a bed on a database of its own. ``times`` are settings of the fleet, by their variables."""
+def bed(on: Servers, *, broker_url: str | None = None, **times: str) -> Iterator[Bed]:
+    """Make a bed on a database of its own, and on that broker, else on a Redis database of its own.
+
+    ``times`` are settings of the fleet, by their variables.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="adk-bench-") as folder,
         on.postgres.database(template=on.template()) as store_url,
     ):
-        made = Bed(Path(folder), on.guard, store_url=store_url, broker_url=on.redis.fresh_database(), **times)
+        broker_url = broker_url or on.redis.fresh_database()
+        made = Bed(Path(folder), on.guard, store_url=store_url, broker_url=broker_url, **times)
         try:
             yield made
         finally:

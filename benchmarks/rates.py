@@ -55,7 +55,7 @@ def measure(on: Servers, load: Load) -> Mapping[str, list[Rate]]:
     with bed(on) as made:
         plain = _Bare(made, bare.bare)
         observed = _Bare(made, bare.observed)
-        fleet = _Runs(made, on)
+        fleet = Runs(made, on, made.worker("fleet", "tasks.app", "adk"))
         measured: Mapping[str, Callable[[str, Load], Rate]] = {
             "bare": plain.round,
             "observed": observed.round,
@@ -94,16 +94,18 @@ class _Bare:
         return _rate(load.chains * hops, seconds, spent)
 
 
-class _Runs:
+class Runs:
     """A worker of the fleet, and its runs. A run's iterations are its steps and one more, which is its final answer."""
 
-    def __init__(self, made: Bed, on: Servers) -> None:
+    def __init__(self, made: Bed, on: Servers, worker: Process, *, prefix: str = "") -> None:
         self._bed = made
         self._postgres = on.postgres
-        self._worker: Process = made.worker("fleet", "tasks.app", "adk")
+        self._worker = worker
+        self._prefix = prefix
         self._submitted = 0
 
     def round(self, tool: str, load: Load) -> Rate:
+        """What one round of runs comes to; each makes so many calls of that tool."""
         before, commits = cpu_seconds(self._worker.pid), self._commits()
         runs = [self._submit(tool, load.steps) for _ in range(load.chains)]
         for run_id in runs:
@@ -116,7 +118,7 @@ class _Runs:
 
     def _submit(self, tool: str, steps: int) -> str:
         self._submitted += 1
-        run_id = f"{tool}-{self._submitted:06}"
+        run_id = f"{self._prefix}{tool}-{self._submitted:06}"
         self._bed.submit(run_id, tool=tool, steps=steps)
         return run_id
 

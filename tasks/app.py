@@ -20,6 +20,7 @@ from adk_worker.settings import Settings
 from tasks.advance import add_advance
 from tasks.config import celery_config
 from tasks.host import Host
+from tasks.observing import FleetEvents
 from tasks.process import WorkerProcess
 from tasks.reap import add_reap
 from tasks.worker import NotUsableError
@@ -60,7 +61,7 @@ class FleetApp(Celery):
     """A Celery app of the fleet. ``settings`` are read from the environment unless given."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        super().__init__("adk", loader=FleetLoader, set_as_current=False)
+        super().__init__("adk", loader=FleetLoader, events=FleetEvents, set_as_current=False)
         if settings is not None:
             self.settings = settings
         add_advance(self, self._process)

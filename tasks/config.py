@@ -6,6 +6,7 @@ settings make such messages rare, and keep a worker alive when the broker is not
 
 from __future__ import annotations
 
+import socket
 from typing import Any, Final
 
 from adk_worker.settings import Settings
@@ -13,6 +14,8 @@ from tasks.envelope import ADVANCE, REAP, RESUME
 
 WORK_QUEUE: Final = "adk"
 CONTROL_QUEUE: Final = "adk.control"
+
+_AMQP: Final = frozenset({"amqp", "amqps", "pyamqp"})
 
 _REAP_EXPIRES: Final = 30.0
 """At least so many seconds a reap message is valid, for the clocks of beat's host and the worker's may differ."""
@@ -23,7 +26,7 @@ def celery_config(settings: Settings) -> dict[str, Any]:
 
     :raises ConfigurationError: no broker is set.
     """
-    return {**_messages(), **_broker(settings), **_worker(), **_observation(), **_beat(settings)}
+    return {**_messages(), **_queues(settings), **_broker(settings), **_worker(), **_observation(), **_beat(settings)}
 
 
 def _messages() -> dict[str, Any]:
@@ -42,16 +45,8 @@ def _messages() -> dict[str, Any]:
         "task_acks_late": False,
         # True loops for ever on a task that kills its worker. The reaper counts such deaths, and parks the run.
         "task_reject_on_worker_lost": False,
-        # A queue misspelt with -Q is an error, not a new queue on which nothing ever comes.
-        "task_create_missing_queues": False,
-        "task_queues": {WORK_QUEUE: {}, CONTROL_QUEUE: {}},
-        "task_default_queue": WORK_QUEUE,
-        # The reaper has a queue of its own, so that a backlog of work cannot keep it from mending the backlog.
-        "task_routes": {
-            ADVANCE: {"queue": WORK_QUEUE},
-            RESUME: {"queue": WORK_QUEUE},
-            REAP: {"queue": CONTROL_QUEUE},
-        },
+        # RabbitMQ writes messages to the disk: one that restarts brings them back itself, sooner than the reaper would.
+        "task_default_delivery_mode": "persistent",
         # Few and quick: the run's next ticket is in the store already, and the reaper publishes it if we do not.
         "task_publish_retry": True,
         "task_publish_retry_policy": {
@@ -63,6 +58,25 @@ def _messages() -> dict[str, Any]:
     }
 
 
+def _queues(settings: Settings) -> dict[str, Any]:
+    # Said either way: RabbitMQ's virtual host may have another default, and the type decides how many messages in hand
+    # are asked for (per consumer with quorum queues, which know no other way; Celery looks it up here).
+    kind = {"queue_arguments": {"x-queue-type": settings.queue_type}} if _speaks_amqp(settings) else {}
+    return {
+        # A queue misspelt with -Q is an error, not a new queue on which nothing ever comes.
+        "task_create_missing_queues": False,
+        "task_queues": {name: dict(kind) for name in (WORK_QUEUE, CONTROL_QUEUE)},
+        "task_default_queue": WORK_QUEUE,
+        # The reaper has a queue of its own, so that a backlog of work cannot keep it from mending the backlog.
+        "task_routes": {
+            ADVANCE: {"queue": WORK_QUEUE},
+            RESUME: {"queue": WORK_QUEUE},
+            REAP: {"queue": CONTROL_QUEUE},
+        },
+        "worker_detect_quorum_queues": True,
+    }
+
+
 def _broker(settings: Settings) -> dict[str, Any]:
     url = settings.required_broker_url
     return {
@@ -71,13 +85,19 @@ def _broker(settings: Settings) -> dict[str, Any]:
         "broker_connection_retry_on_startup": True,
         "broker_connection_retry": True,
         "broker_connection_max_retries": None,
+        # A channel that the broker closes, not the connection, is no reason to end either: RabbitMQ does so when a
+        # message was in hand for longer than its consumer_timeout, or while a queue's node is away.
+        "broker_channel_error_retry": True,
         "broker_connection_timeout": settings.socket_timeout,
+        # RabbitMQ: a consumer's connection on which nothing came for two of these is given up, and the broker does the
+        # same at its end. Redis has no such thing; see health_check_interval.
+        "broker_heartbeat": max(1, round(settings.socket_timeout)),
         "broker_transport_options": _transport_options(url, settings.socket_timeout),
     }
 
 
 def _transport_options(url: str, socket_timeout: float) -> dict[str, Any]:
-    scheme = url.partition("://")[0].partition("+")[0]
+    scheme = _scheme(url)
     if scheme in {"redis", "rediss", "sentinel"}:
         return {
             # Without it a publish to a broker that vanished (failover, firewall) waits for ever.
@@ -88,16 +108,48 @@ def _transport_options(url: str, socket_timeout: float) -> dict[str, Any]:
             # And kombu drops a subscription, or a wait for messages, whose answer is overdue by this much.
             "health_check_interval": max(1, round(socket_timeout)),
         }
-    if scheme in {"amqp", "amqps", "pyamqp"}:
-        # A publish returns once the broker has the message, and raises if it refuses it.
-        return {"confirm_publish": True, "write_timeout": socket_timeout}
+    if scheme in _AMQP:
+        return {
+            # A publish returns once the broker has the message, and raises if it refuses it.
+            "confirm_publish": True,
+            # The kernel's, on each read and write: the driver waits for an answer, that confirmation above all, for as
+            # long as the connection stands.
+            "read_timeout": socket_timeout,
+            "write_timeout": socket_timeout,
+            # For what is sent and not acknowledged the driver's own is one second, which is a hiccup of a network; for
+            # a peer that is gone while one only listens, minutes.
+            "socket_settings": _socket_settings(socket_timeout),
+            # What an operator sees in RabbitMQ's list of connections.
+            "client_properties": {"connection_name": "adk-worker"},
+        }
     return {}
+
+
+def _socket_settings(silent: float) -> dict[int, int]:
+    named = {
+        "TCP_USER_TIMEOUT": round(silent * 1000),
+        "TCP_KEEPIDLE": max(1, round(silent / 2)),
+        "TCP_KEEPINTVL": max(1, round(silent / 6)),
+        "TCP_KEEPCNT": 3,
+    }
+    return {getattr(socket, name): value for name, value in named.items() if hasattr(socket, name)}
+
+
+def _scheme(url: str) -> str:
+    return url.partition("://")[0].partition("+")[0]
+
+
+def _speaks_amqp(settings: Settings) -> bool:
+    return _scheme(settings.required_broker_url) in _AMQP
 
 
 def _worker() -> dict[str, Any]:
     return {
         # One message in hand per slot: what a worker hoards, no idle worker can carry out.
         "worker_prefetch_multiplier": 1,
+        # So many also after a reconnect. To begin with fewer is meant for late acknowledgements, and has to be undone
+        # message by message, which quorum queues do not let one do.
+        "worker_enable_prefetch_count_reduction": False,
         # It outlives a broker that goes away while messages are in hand (tasks.consumer).
         "worker_consumer": "tasks.consumer:FleetConsumer",
         # Children inherit the agents, and the pipe through which a drain reaches them. Fresh interpreters would not.

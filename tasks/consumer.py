@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import structlog
+from amqp.exceptions import AccessRefused
+from celery.exceptions import WorkerShutdown
 from celery.worker.consumer import Consumer
 from kombu.transport.virtual import Transport
 
+from adk_worker.pulse import Phase
 from adk_worker.results import text_of
+from tasks.refusals import EX_CONFIG, other_queue_type
+from tasks.vitals import Vitals
+
+_DELAYED_DELIVERY: Final = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
 _log = structlog.get_logger(__name__)
 
@@ -19,10 +26,54 @@ class FleetConsumer(Consumer):
     What is left of a lost connection is still used: Celery tidies it up twice, and messages that came by it are
     acknowledged by it when their tasks begin. With Redis both end in an ``AttributeError`` out of kombu, which nothing
     expects, if the server is away at a bad moment: the worker would end, and all the steps that it carries out.
+
+    What the broker refuses for good, it refuses as an error of the channel, and so do passing troubles look. Those that
+    waiting cannot mend end the worker with a sentence.
     """
+
+    class Blueprint(Consumer.Blueprint):
+        """Without the 28 queues and exchanges that messages with an ETA would need on quorum queues: ours have none."""
+
+        default_steps = tuple(step for step in Consumer.Blueprint.default_steps if step != _DELAYED_DELIVERY)
+
+    @property
+    def _vitals(self) -> Vitals:
+        vitals: Vitals = self.controller.vitals
+        return vitals
+
+    def connect(self) -> Any:
+        """Connect, however long it takes."""
+        self._vitals.enter(Phase.CONNECTING)
+        return super().connect()
+
+    def connection_for_read(self, heartbeat: float | None = None) -> Any:
+        """The connection by which messages come; whatever comes by it is a sign of the broker's life."""
+        connection = super().connection_for_read(heartbeat=heartbeat)
+        connection.transport.on_readable = self._vitals.hearing(connection.transport.on_readable)
+        return connection
+
+    def perform_pending_operations(self) -> None:
+        """Turn once, with a transport that is waited for in the loop itself."""
+        if not self.hub:
+            self._vitals.enter(Phase.CONSUMING)
+            self._vitals.beat()
+        super().perform_pending_operations()
+
+    def on_connection_error_before_connected(self, exc: Exception) -> None:
+        """Try again, unless it is the login that is refused."""
+        if isinstance(exc, AccessRefused):
+            _give_up(
+                f"the broker refuses this worker: {text_of(exc)}. Check user, password and host in ADK_BROKER_URL."
+            )
+        super().on_connection_error_before_connected(exc)
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """Give the lost connection up. Messages in hand are in the store: the reaper publishes them again."""
+        # What is left of it is asked once more, and each time-out of that takes its time.
+        self._vitals.enter(Phase.CONNECTING)
+        told = other_queue_type(exc)
+        if told is not None:
+            _give_up(told)
         lost: Any = self.connection
         transport = getattr(lost, "_transport", None)
         try:
@@ -34,3 +85,8 @@ class FleetConsumer(Consumer):
         if isinstance(transport, Transport) and transport.client is None:
             # Its channels ask it where the server is. An acknowledgement reaches that again, or fails as one expects.
             transport.client = lost
+
+
+def _give_up(why: str) -> None:
+    _log.critical("broker_refuses", why=why)
+    raise WorkerShutdown(EX_CONFIG)

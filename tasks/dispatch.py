@@ -21,6 +21,7 @@ from adk_worker.settings import Settings
 from adk_worker.urls import without_secrets
 from tasks.config import celery_config
 from tasks.envelope import encode, shown, task_name
+from tasks.refusals import other_queue_type
 
 _THREADS: Final = 4
 """Each publishes in about a millisecond; more than one, so that a single slow answer holds up nothing else."""
@@ -59,7 +60,8 @@ class CeleryDispatcher:
             reason = f"no answer within {self._timeout:g} s"
             raise BrokerUnavailableError(broker=self._broker, reason=reason) from error
         except Exception as error:
-            raise BrokerUnavailableError(broker=self._broker, reason=without_secrets(text_of(error))) from error
+            reason = other_queue_type(error) or text_of(error)
+            raise BrokerUnavailableError(broker=self._broker, reason=without_secrets(reason)) from error
 
     async def close(self) -> None:
         """Close this process's connections and end its threads."""

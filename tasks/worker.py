@@ -10,17 +10,18 @@ import structlog
 from billiard.exceptions import WorkerLostError
 from celery import signals
 from celery.apps.worker import Worker
+from celery.concurrency.solo import TaskPool
 from click import ClickException
 
 from adk_worker.errors import ConfigurationError, UnreadableMessageError
+from adk_worker.pulse import Phase
 from tasks.config import WORK_QUEUE
 from tasks.death import Death
 from tasks.envelope import ADVANCE, RESUME, decode
 from tasks.host import Host
 from tasks.logs import configure_logging
-
-EX_CONFIG: Final = 78
-"""The exit code of a program that can never work as it is set up."""
+from tasks.refusals import EX_CONFIG
+from tasks.vitals import EVERY, Vitals
 
 _LOOK_FOR_DEATHS: Final = 0.5
 
@@ -36,7 +37,9 @@ class NotUsableError(ClickException, ConfigurationError):
 class FleetWorker(Worker):
     """``celery -A tasks.app worker``."""
 
+    vitals: Vitals
     _deaths: Any = None
+    _beats: Any = None
 
     @property
     def _host(self) -> Host:
@@ -52,6 +55,14 @@ class FleetWorker(Worker):
                 "pools of greenlets (gevent, eventlet) patch what a worker's event loop stands on. Use -P threads, "
                 "which is made for many slow calls at once, or -P prefork, or -P solo."
             )
+        self.vitals = Vitals(
+            self._host.settings,
+            name=self.hostname,
+            queues=tuple(self.app.amqp.queues.consume_from),
+            slots=self.concurrency,
+            solo=self.pool_cls is TaskPool,
+        )
+        self.vitals.begin()
         try:
             self._host.prepare(works=WORK_QUEUE in self.app.amqp.queues.consume_from)
         except ConfigurationError as error:
@@ -76,10 +87,15 @@ class FleetWorker(Worker):
             self._deaths.cancel()
         if maintain is not None:
             self._deaths = hub.call_repeatedly(_LOOK_FOR_DEATHS, maintain)
+        if self._beats is not None:
+            self._beats.cancel()
+        self.vitals.enter(Phase.CONSUMING)
+        self._beats = hub.call_repeatedly(EVERY, self.vitals.beat)
 
     def start(self) -> None:
         """Run until told to stop."""
         super().start()
+        self.vitals.end()
         if self._host.close():
             _log.warning("left_with_tools_running")
             sys.stdout.flush()
@@ -89,6 +105,7 @@ class FleetWorker(Worker):
     def stop(self, in_sighandler: bool = False, exitcode: int | None = None) -> None:  # noqa: FBT001, FBT002 - Celery's
         """Leave when all work has been handed over."""
         self._host.drain.send()
+        self.vitals.enter(Phase.LEAVING)
         super().stop(in_sighandler=in_sighandler, exitcode=exitcode)
 
     def terminate(self, in_sighandler: bool = False) -> None:  # noqa: FBT001, FBT002 - Celery's

@@ -16,7 +16,7 @@ import pytest
 
 import tests.waiting
 from stores.sql import migrate
-from tests.servers import OrphanGuard, PostgresServer, Proxy, RedisCluster, RedisServer
+from tests.servers import OrphanGuard, PostgresServer, Proxy, RabbitServer, RedisCluster, RedisServer
 from tests.servers.demand import or_skip
 
 # Examples are drawn afresh at a desk and are always the same in CI, where a failure has to be one of the change's.
@@ -30,7 +30,12 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_SERVER_FIXTURES = (("postgres", "postgres_server"), ("redis", "redis_server"), ("redis", "redis_cluster"))
+_SERVER_FIXTURES = (
+    ("postgres", "postgres_server"),
+    ("rabbitmq", "rabbitmq_server"),
+    ("redis", "redis_server"),
+    ("redis", "redis_cluster"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -117,6 +122,27 @@ def redis_url(redis_server: RedisServer) -> str:
 def redis_proxy(redis_server: RedisServer) -> Iterator[Proxy]:
     """A proxy in front of the session's Redis server; lead a URL through it with `.url(…)`."""
     with Proxy(redis_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server(orphan_guard: OrphanGuard) -> Iterator[RabbitServer]:
+    """The session's RabbitMQ server. A test may stop, kill and restart it: `rabbitmq_url` finds it up again."""
+    with or_skip(lambda: RabbitServer(guard=orphan_guard)) as server:
+        yield server
+
+
+@pytest.fixture
+def rabbitmq_url(rabbitmq_server: RabbitServer) -> str:
+    """A virtual host in which nothing is declared, as a URL for kombu."""
+    rabbitmq_server.start()
+    return rabbitmq_server.fresh_vhost()
+
+
+@pytest.fixture
+def rabbitmq_proxy(rabbitmq_server: RabbitServer) -> Iterator[Proxy]:
+    """A proxy in front of the session's RabbitMQ server; lead a URL through it with `.url(…)`."""
+    with Proxy(rabbitmq_server.port) as proxy:
         yield proxy
 
 

@@ -6,9 +6,6 @@ The file is in the user's own folder for such things, not in the project, and no
 from __future__ import annotations
 
 import json
-import os
-import stat
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -17,6 +14,7 @@ from typing import Final
 
 from adk_worker.errors import ConfigurationError
 from adk_worker.liveness import Holder, known_dead
+from adk_worker.own_files import is_ours, make_folder, own_folder, write_file
 
 _SUFFIX: Final = ".dev.json"
 
@@ -42,15 +40,10 @@ def announced(fleet: DevFleet) -> Iterator[Path]:
 
     :raises ConfigurationError: there is no folder of the user's own for it.
     """
-    folder = _folder()
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if not _is_ours(folder):
-        raise ConfigurationError(f"{folder} is somebody else's, or others may write to it; remove it, or set TMPDIR.")
+    folder = own_folder()
+    make_folder(folder)
     file = folder / f"{fleet.pid}{_SUFFIX}"
-    fresh = file.with_suffix(".new")
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as writing:  # noqa: PTH123
-        json.dump(asdict(fleet), writing)
-    fresh.replace(file)
+    write_file(file, json.dumps(asdict(fleet)))
     try:
         yield file
     finally:
@@ -59,8 +52,8 @@ def announced(fleet: DevFleet) -> Iterator[Path]:
 
 def running() -> list[DevFleet]:
     """The fleets of this user that run. What a killed one has left behind is removed."""
-    folder = _folder()
-    if not folder.is_dir() or not _is_ours(folder):
+    folder = own_folder()
+    if not folder.is_dir() or not is_ours(folder):
         return []
     found: list[DevFleet] = []
     for file in sorted(folder.glob(f"*{_SUFFIX}")):
@@ -92,16 +85,3 @@ def find(folder: Path | None = None) -> DevFleet | None:
             "printed them."
         )
     return candidates[0] if candidates else None
-
-
-def _folder() -> Path:
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if runtime and Path(runtime).is_dir() and os.access(runtime, os.W_OK):
-        return Path(runtime) / "adk-worker"
-    return Path(tempfile.gettempdir()) / f"adk-worker-{os.getuid()}"
-
-
-def _is_ours(folder: Path) -> bool:
-    found = folder.lstat()
-    others_write = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not others_write

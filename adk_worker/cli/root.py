@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 from adk_worker.cli import options
+from adk_worker.cli.alive import alive
 from adk_worker.cli.db import db
 from adk_worker.cli.dev import dev
 from adk_worker.cli.inspect import inspect
@@ -35,5 +36,5 @@ def root() -> None:
     """
 
 
-for command in (run, inspect, list_runs, cancel, db, dev):
+for command in (run, inspect, list_runs, cancel, db, dev, alive):
     root.add_command(command)

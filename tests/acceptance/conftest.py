@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,28 +32,24 @@ def migrated(postgres_server: PostgresServer) -> str:
 
 
 @pytest.fixture
-def make_fleet(
-    tmp_path: Path,
-    postgres_server: PostgresServer,
-    migrated: str,
-    redis_url: str,
-    travel: TravelService,
-    orphan_guard: OrphanGuard,
+def make_fleet_on(
+    tmp_path: Path, postgres_server: PostgresServer, migrated: str, travel: TravelService, orphan_guard: OrphanGuard
 ) -> Iterator[MakeFleet]:
-    """Make a fleet on PostgreSQL and Redis, reaped unless ``reaped=False``; all of it ends with the test."""
+    """Make a fleet on PostgreSQL and a broker, reaped unless ``reaped=False``; all of it ends with the test."""
     with ExitStack() as stack:
 
-        def make(*, times=SHORT, root=ROOT, patience=PATIENCE, reaped=True) -> FleetUnderTest:
+        def make(broker_url, *, times=SHORT, root=ROOT, patience=PATIENCE, reaped=True, **more) -> FleetUnderTest:
             store_url = stack.enter_context(postgres_server.database(template=migrated))
             fleet = FleetUnderTest(
                 tmp_path,
                 store_url=store_url,
-                broker_url=redis_url,
+                broker_url=broker_url,
                 travel=travel,
                 guard=orphan_guard,
                 times=times,
                 root=root,
                 patience=patience,
+                **more,
             )
             stack.callback(fleet.close)
             if reaped:
@@ -60,6 +57,12 @@ def make_fleet(
             return fleet
 
         yield make
+
+
+@pytest.fixture
+def make_fleet(make_fleet_on: MakeFleet, redis_url: str) -> MakeFleet:
+    """Make a fleet on PostgreSQL and Redis."""
+    return partial(make_fleet_on, redis_url)
 
 
 @pytest.fixture

@@ -10,10 +10,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
-import redis
 
 from adk_worker.client import Fleet
 from adk_worker.runs import Dispatch, Event, Run, RunStatus
@@ -21,6 +20,7 @@ from adk_worker.settings import Settings
 from adk_worker.wiring import make_fleet
 from examples.travel.model import ModelCall, ModelSide
 from tasks.dispatch import CeleryDispatcher
+from tests.acceptance import broker
 from tests.servers import OrphanGuard
 from tests.travel import ROOT, TravelService
 from tests.waiting import wait_until
@@ -148,6 +148,7 @@ class FleetUnderTest:
         times: Mapping[str, str] = SHORT,
         root: Path = ROOT,
         patience: float = PATIENCE,
+        queue_type: Literal["classic", "quorum"] = "classic",
     ) -> None:
         self.folder = folder
         self.travel = travel
@@ -158,6 +159,7 @@ class FleetUnderTest:
         self._guard = guard
         self._root = root
         self._times = times
+        self._queue_type = queue_type
         self._processes: list[Process] = []
         self._fleet: Fleet | None = None
 
@@ -175,6 +177,7 @@ class FleetUnderTest:
             "PYTHONUNBUFFERED": "1",
             "ADK_STORE_URL": self.store_url,
             "ADK_BROKER_URL": self.broker_url,
+            "ADK_QUEUE_TYPE": self._queue_type,
             "ADK_AGENTS": "tests.acceptance.agents",
             "TRAVEL_MODEL_DIR": str(self.folder),
             **more,
@@ -240,7 +243,8 @@ class FleetUnderTest:
     def settings(self) -> Settings:
         """What a web app beside the fleet has in its environment; it does not import the agents' code."""
         times = {name.removeprefix("ADK_").lower(): value for name, value in self._times.items()}
-        return Settings(store_url=self.store_url, broker_url=self.broker_url, **times)
+        urls = {"store_url": self.store_url, "broker_url": self.broker_url}
+        return Settings(**urls, queue_type=self._queue_type, **times)
 
     def submit(self, run_id: str, *, agent: str = "travel", **metadata: Any) -> Run:
         """Submit a run."""
@@ -258,8 +262,7 @@ class FleetUnderTest:
 
     def backlog(self) -> int:
         """How many messages wait on the broker for a worker."""
-        with redis.Redis.from_url(self.broker_url) as client:
-            return int(client.llen("adk"))
+        return broker.waiting(self.broker_url)
 
     def run(self, run_id: str) -> Run:
         """The run as it stands."""

@@ -10,10 +10,9 @@ import os
 import random
 from dataclasses import dataclass
 
-import redis
-
 from adk_worker.runs import Dispatch, RunStatus
 from adk_worker.transitions import Attention
+from tests.acceptance import broker
 from tests.acceptance.fleet import FleetUnderTest
 from tests.acceptance.write_lock import WriteLock
 from tests.servers import Proxy
@@ -188,14 +187,14 @@ def paused_before_it_acts(fleet: FleetUnderTest, *, pool: str, run_id: str = "st
     fleet.done_once(run_id)
 
 
-def killed_between_commit_and_publish(fleet: FleetUnderTest, *, pool: str, broker: Proxy, run_id: str = "gap") -> None:
+def killed_between_commit_and_publish(fleet: FleetUnderTest, *, pool: str, behind: Proxy, run_id: str = "gap") -> None:
     """The broker is out of the worker's reach at its commit, and then the worker dies; the reaper publishes."""
     held = fleet.travel.hold("hold", run_id=run_id, at="before_answer")
-    victim = fleet.worker("victim", pool=pool, ADK_BROKER_URL=broker.url(fleet.broker_url))
+    victim = fleet.worker("victim", pool=pool, ADK_BROKER_URL=behind.url(fleet.broker_url))
     fleet.submit(run_id)
     held.wait(within=fleet.patience)
-    broker.refuse()
-    broker.cut()
+    behind.refuse()
+    behind.cut()
     before = fleet.run(run_id).sequence
     held.release()
     wait_until(lambda: fleet.run(run_id).sequence > before, within=fleet.patience, what="the boundary to be committed")
@@ -276,8 +275,7 @@ def broker_emptied(fleet: FleetUnderTest, *, pool: str) -> None:
     names = [f"lost-{number}" for number in range(5)]
     for name in names:
         fleet.submit(name)
-    with redis.Redis.from_url(fleet.broker_url) as client:
-        client.flushdb()
+    broker.empty(fleet.broker_url)
     fleet.worker("worker", pool=pool)
     fleet.done_once(*names)
     assert all(fleet.events(name, "published_again") for name in names)

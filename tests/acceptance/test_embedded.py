@@ -124,7 +124,7 @@ def test_a_pause_past_the_lease(embedded, pool):
 def test_a_kill_between_commit_and_publish(embedded, broker: Broker, pool):
     """The store has handed over, and no message was sent: the queued lease lapses and the reaper publishes."""
     with Proxy(broker.port) as proxy:
-        scenarios.killed_between_commit_and_publish(embedded(), pool=pool, broker=proxy)
+        scenarios.killed_between_commit_and_publish(embedded(), pool=pool, behind=proxy)
 
 
 @pools

@@ -56,7 +56,7 @@ def test_before_the_intent(fleet, postgres_proxy: Proxy, pool):
 @pools
 def test_between_commit_and_publish(fleet, redis_proxy: Proxy, pool):
     """The store has handed over, and no message was sent: the queued lease lapses and the reaper publishes."""
-    scenarios.killed_between_commit_and_publish(fleet, pool=pool, broker=redis_proxy)
+    scenarios.killed_between_commit_and_publish(fleet, pool=pool, behind=redis_proxy)
 
 
 @pools

@@ -11,6 +11,7 @@ from tests.servers.daemon import ServerFailedError
 from tests.servers.orphans import OrphanGuard
 from tests.servers.postgres import PostgresServer
 from tests.servers.proxy import Proxy
+from tests.servers.rabbitmq import RabbitServer
 from tests.servers.redis import RedisServer
 from tests.servers.redis_cluster import RedisCluster
 from tests.servers.traffic import Fault
@@ -20,6 +21,7 @@ __all__ = [
     "OrphanGuard",
     "PostgresServer",
     "Proxy",
+    "RabbitServer",
     "RedisCluster",
     "RedisServer",
     "ServerFailedError",

@@ -39,10 +39,26 @@ def find_redis() -> Path:
     return Path(found)
 
 
+def find_rabbitmq() -> tuple[Path, Path]:
+    """Return the paths of RabbitMQ's own ``rabbitmq-server`` and of Erlang's port mapper, ``epmd``.
+
+    What Debian has on PATH is a wrapper that runs as the service's user and with its settings.
+    """
+    places = [Path("/usr/lib/rabbitmq/bin"), *Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin")]
+    on_path = shutil.which("rabbitmq-server")
+    if on_path:
+        places.append(Path(on_path).resolve().parent)
+    mapper = shutil.which("epmd", path=None) or shutil.which("epmd", path="/usr/bin")
+    for place in places:
+        if mapper and (place / "rabbitmq-server").is_file():
+            return place / "rabbitmq-server", Path(mapper)
+    raise ServerMissingError("rabbitmq-server")
+
+
 def missing_packages() -> list[str]:
     """Return the Debian packages that would bring what is not here."""
     missing = []
-    for find in (find_postgres, find_redis):
+    for find in (find_postgres, find_redis, find_rabbitmq):
         try:
             find()
         except ServerMissingError as error:

@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ class Daemon:
 
     ``stop_signal`` is what the server takes as a request to end in good order. ``user`` is whom it runs as, None for
     whoever runs the tests. ``passing`` is what the log says when a start failed for a reason that passes by itself.
+    ``environment`` is the process's whole environment, None for that of the tests.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Daemon:
         stop_signal: signal.Signals,
         user: str | None = None,
         passing: str | None = None,
+        environment: Mapping[str, str] | None = None,
         guard: OrphanGuard | None = None,
     ) -> None:
         self._command = command
@@ -49,6 +51,7 @@ class Daemon:
         self._stop_signal = stop_signal
         self._user = user
         self._passing = passing
+        self._environment = environment
         self._guard = guard
         self._process: subprocess.Popen[bytes] | None = None
         # How much the log held, in characters, before the newest start.
@@ -112,6 +115,7 @@ class Daemon:
                 stdout=log,
                 stderr=log,
                 cwd=self._log.parent,
+                env=self._environment,
                 # A Ctrl-C at the terminal is for pytest, whose fixtures then stop the servers in order.
                 start_new_session=True,
                 **as_user(self._user),

@@ -83,6 +83,26 @@ class Proxy:
 
         return self._run(cut())
 
+    def half_open(self) -> int:
+        """Reset the server's side of all connections and say nothing to the clients; return how many there were.
+
+        So it looks to a client when the server's machine has restarted, or a firewall has forgotten: its connection
+        stands, and what it sends goes nowhere. New connections are taken.
+        """
+
+        async def forget() -> int:
+            return self._traffic.forget()
+
+        return self._run(forget())
+
+    def delay(self, seconds: float) -> None:
+        """From now on, hold each piece of what is sent for so long, in either direction; 0 ends it."""
+
+        async def delay() -> None:
+            self._traffic.delay = seconds
+
+        self._run(delay())
+
     def refuse(self) -> None:
         """Refuse new connections, as a machine does on which nothing listens. Those that stand go on."""
         self._run(self._refuse())

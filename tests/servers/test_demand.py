@@ -27,8 +27,9 @@ def test_in_ci_a_missing_server_fails_the_test(monkeypatch):
 def test_what_is_missing_is_named_by_its_package(monkeypatch):
     monkeypatch.setattr(binaries.shutil, "which", lambda *_, **__: None)
     monkeypatch.setattr(binaries.Path, "glob", lambda *_: iter(()))
+    monkeypatch.setattr(binaries.Path, "is_file", lambda *_: False)
 
-    assert binaries.missing_packages() == ["postgresql", "redis-server"]
+    assert binaries.missing_packages() == ["postgresql", "redis-server", "rabbitmq-server"]
 
 
 def test_the_newest_of_several_installed_servers_is_taken(monkeypatch, tmp_path):

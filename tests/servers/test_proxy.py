@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
@@ -81,6 +82,36 @@ def test_after_a_cut_new_connections_are_taken(postgres_url, postgres_proxy, cli
     insert(again, 1)
     again.close()
     assert table() == [1]
+
+
+def test_a_half_open_connection_stands_for_the_client_alone(postgres_server, postgres_url, postgres_proxy, client):
+    assert postgres_proxy.half_open() == 1
+
+    # The one that is left is the table fixture's, which goes past the proxy.
+    wait_until(lambda: postgres_server.connections(postgres_url) == 1, what="the server to be rid of it")
+    with socket.socket(fileno=os.dup(client.fileno())) as wire:
+        wire.sendall(b"anybody there?")
+        # Silence can only be shown by listening for a while; it cannot end by itself, however slow the machine.
+        wire.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            wire.recv(100)
+        wire.settimeout(None)
+    assert postgres_proxy.connections == 1
+    psycopg2.connect(postgres_proxy.url(postgres_url)).close()
+
+
+def test_a_delay_holds_what_is_sent_and_keeps_its_order(redis_server, redis_proxy):
+    with socket.create_connection((HOST, redis_proxy.port), timeout=10) as client:
+        redis_proxy.delay(60)
+        client.sendall(b"PING\r\n")
+        client.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            client.recv(100)
+    redis_proxy.delay(0.05)
+    with socket.create_connection((HOST, redis_proxy.port), timeout=10) as client:
+        client.sendall(b"PI")
+        client.sendall(b"NG\r\n")
+        assert client.recv(100).startswith(b"-NOAUTH")
 
 
 def test_refused_connections_fail_while_old_ones_go_on(postgres_url, postgres_proxy, client, table):

@@ -78,6 +78,7 @@ class Traffic:
         self.links: set[Link] = set()
         self.faults: list[Fault] = []
         self.paused = False
+        self.delay = 0.0
         self.accepted = 0
         self.dialling: set[asyncio.Task[None]] = set()
 
@@ -98,6 +99,13 @@ class Traffic:
             link.cut()
         return len(links)
 
+    def forget(self) -> int:
+        """End the server's side of all links, and tell no client; return how many there were."""
+        links = [link for link in self.links if not link.forgotten]
+        for link in links:
+            link.forget()
+        return len(links)
+
     def let_go(self, fault: Fault) -> None:
         """Deliver what the fault holds."""
         for link in self.links:
@@ -112,7 +120,9 @@ class Link:
         self.server = End(self)
         self._traffic = traffic
         self._ended = False
-        self._early: deque[tuple[End, bytes]] = deque()
+        self.forgotten = False
+        # What has come and was not carried on yet, with the moment from which it may be.
+        self._coming: deque[tuple[float, End, bytes]] = deque()
         # What the client sent since the server's last answer.
         self._request = b""
         self._losing: Fault | None = None
@@ -135,19 +145,18 @@ class Link:
         """Read from both ends, or from neither: while there is no server yet, or while the traffic is paused."""
         self.client.read(reads=self._flows)
         self.server.read(reads=self._flows)
-        while self._flows and self._early:
-            self._carry(*self._early.popleft())
+        self._carry_on()
 
     def received(self, end: End, data: bytes) -> None:
-        """Carry bytes to the other end, unless a fault has its way with them."""
-        if self._flows:
-            self._carry(end, data)
-        else:
-            # Asked not to read, asyncio may read once more: up to Python 3.11.3 it begins to after connection_made.
-            self._early.append((end, data))
+        """Carry bytes to the other end, now or after a delay, unless a fault has its way with them."""
+        # Asked not to read, asyncio may read once more: up to Python 3.11.3 it begins to after connection_made.
+        self._coming.append((asyncio.get_running_loop().time() + self._traffic.delay, end, data))
+        self._carry_on()
 
     def lost(self, end: End, error: Exception | None) -> None:
         """End the other connection as this one ended."""
+        if self.forgotten and end is self.server:
+            return
         self._traffic.links.discard(self)
         self._ended = True
         other = self.server if end is self.client else self.client
@@ -161,6 +170,11 @@ class Link:
         self._traffic.links.discard(self)
         self._ended = True
         self.client.reset()
+        self.server.reset()
+
+    def forget(self) -> None:
+        """Reset the server's connection alone; whatever the client sends from now on goes nowhere."""
+        self.forgotten = True
         self.server.reset()
 
     def let_go(self, fault: Fault) -> None:
@@ -179,6 +193,14 @@ class Link:
     def _flows(self) -> bool:
         return self.server.transport is not None and not self._traffic.paused
 
+    def _carry_on(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._flows and self._coming and self._coming[0][0] <= loop.time():
+            _, end, data = self._coming.popleft()
+            self._carry(end, data)
+        if self._flows and self._coming:
+            loop.call_at(self._coming[0][0], self._carry_on)
+
     def _carry(self, end: End, data: bytes) -> None:
         try:
             if end is self.client:
@@ -191,6 +213,8 @@ class Link:
             raise
 
     def _from_client(self, data: bytes) -> None:
+        if self.forgotten:
+            return
         self._request = (self._request + data)[:_WINDOW]
         for fault in self._traffic.faults:
             if not fault.takes(self._request):

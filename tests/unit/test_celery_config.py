@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from celery import Celery
 from celery.app.defaults import DEFAULTS
+from celery.utils.quorum_queues import detect_quorum_queues
 
 from adk_worker.errors import ConfigurationError
 from adk_worker.settings import Settings
@@ -70,8 +73,29 @@ def test_a_redis_that_falls_silent_is_noticed(scheme):
     assert options["health_check_interval"] == 3
 
 
-def test_rabbitmq_confirms_what_it_takes():
-    assert config("amqp://guest@broker//")["broker_transport_options"]["confirm_publish"]
+@pytest.mark.parametrize("scheme", ["amqp", "amqps", "pyamqp"])
+def test_rabbitmq_confirms_what_it_takes_and_its_silence_is_noticed(scheme):
+    found = config(f"{scheme}://guest@broker//", socket_timeout=3)
+    options = found["broker_transport_options"]
+    assert options["confirm_publish"]
+    assert options["read_timeout"] == options["write_timeout"] == found["broker_heartbeat"] == 3
+    assert options["socket_settings"][socket.TCP_USER_TIMEOUT] == 3000
+
+
+@pytest.mark.parametrize("queue_type", ["classic", "quorum"])
+def test_rabbitmqs_queues_are_of_the_type_that_is_set(queue_type):
+    """Said either way: a virtual host may have another default."""
+    app = Celery("adk", set_as_current=False, config_source=config("amqp://broker//", queue_type=queue_type))
+    types = {queue.name: queue.queue_arguments["x-queue-type"] for queue in app.amqp.queues.values()}
+    assert types == {"adk": queue_type, "adk.control": queue_type}
+    assert detect_quorum_queues(app, "amqp")[0] is (queue_type == "quorum")
+
+
+def test_a_redis_has_no_types_of_queues(app):
+    assert {queue.name: queue.queue_arguments for queue in app.amqp.queues.values()} == {
+        "adk": None,
+        "adk.control": None,
+    }
 
 
 def test_another_broker_gets_no_options_of_these_two():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import amqp
 import pytest
 from celery import Celery
+from celery.exceptions import WorkerShutdown
+from celery.worker.consumer import Consumer
 from kombu.transport.virtual import Transport
 from structlog.testing import capture_logs
 
@@ -35,10 +38,22 @@ class Lost:
         raise AttributeError("'NoneType' object has no attribute 'hostname'")
 
 
+class Controller:
+    """The worker program, which is told what its consumer is about."""
+
+    def __init__(self):
+        self.vitals = self
+        self.phases = []
+
+    def enter(self, phase):
+        self.phases.append(phase)
+
+
 @pytest.fixture
 def consumer():
     consumer = FleetConsumer.__new__(FleetConsumer)
     consumer.connection = Lost()
+    consumer.controller = Controller()
     return consumer
 
 
@@ -47,6 +62,7 @@ def test_a_lost_connection_that_cannot_be_closed_does_not_end_the_worker(consume
         consumer.on_connection_error_after_connected(ConnectionError("Connection closed by server."))
 
     assert consumer.connection is None
+    assert consumer.controller.phases == ["connecting"]
     assert [(line["event"], "hostname" in line["error"]) for line in told] == [("lost_connection_not_tidied_up", True)]
 
 
@@ -71,3 +87,37 @@ def test_the_fleets_workers_use_it():
     app.conf.update(celery_config(Settings(store_url="sqlite:///x.db", broker_url="redis://127.0.0.1/0")))
 
     assert app.conf.worker_consumer == "tasks.consumer:FleetConsumer"
+
+
+def test_no_queues_are_declared_for_messages_with_a_time_to_wait_for():
+    """Celery would make 28 of them beside quorum queues."""
+    steps = FleetConsumer.Blueprint.default_steps
+    assert not [step for step in steps if "delayed" in step]
+    assert len(steps) == len(Consumer.Blueprint.default_steps) - 1
+
+
+def test_a_queue_of_another_type_ends_the_worker(consumer):
+    refusal = amqp.PreconditionFailed("inequivalent arg 'x-queue-type'", (50, 10), "Queue.declare", 406)
+
+    with capture_logs() as told, pytest.raises(WorkerShutdown) as ended:
+        consumer.on_connection_error_after_connected(refusal)
+
+    assert ended.value.code == 78
+    assert "ADK_QUEUE_TYPE" in told[0]["why"]
+
+
+def test_a_channel_that_was_closed_for_a_message_in_hand_does_not(consumer):
+    """RabbitMQ's consumer_timeout."""
+    refusal = amqp.PreconditionFailed("delivery acknowledgement on channel 1 timed out", (0, 0), "", 406)
+
+    consumer.on_connection_error_after_connected(refusal)
+
+    assert consumer.connection is None
+
+
+def test_a_login_that_is_refused_ends_the_worker(consumer):
+    with capture_logs() as told, pytest.raises(WorkerShutdown) as ended:
+        consumer.on_connection_error_before_connected(amqp.AccessRefused("Login was refused", (0, 0), "", 403))
+
+    assert ended.value.code == 78
+    assert "ADK_BROKER_URL" in told[0]["why"]

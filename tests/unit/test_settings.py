@@ -113,6 +113,7 @@ def test_a_lease_is_renewed_within_a_third_of_its_life_unless_said_otherwise(loa
         ),
         ({"ADK_DISPATCH_GRACE_MAX": "29"}, "ADK_DISPATCH_GRACE_MAX has to be at least ADK_DISPATCH_GRACE"),
         ({"ADK_RETRY_BACKOFF": "301"}, "ADK_RETRY_BACKOFF_MAX has to be at least ADK_RETRY_BACKOFF"),
+        ({"ADK_QUEUE_TYPE": "quorum", "ADK_BROKER_URL": "redis://b"}, "ADK_QUEUE_TYPE quorum is RabbitMQ's"),
     ],
 )
 def test_settings_that_are_at_odds_are_named_together(load, variables, said):

@@ -40,7 +40,7 @@ class Injured:
         """One run is in the middle of a booking as its network is injured, the next is submitted when it is mended."""
         held = self.fleet.travel.hold("book", run_id=name, at="before_answer")
         self.fleet.submit(name)
-        held.wait(within=PATIENT)
+        held.wait(within=PATIENCE)
         injure()
         held.release()
         mend()
@@ -55,7 +55,10 @@ def lasting(seconds: float) -> None:
 
 
 def test_a_broker_whose_connections_die(make_fleet_on, broker):
-    """Cut, slow, half-open, refused, and swallowed for many time-outs: consumer, events and publishers alike."""
+    """Cut, slow, half-open, and swallowed for many time-outs: consumer, events and publishers alike.
+
+    And while everything is swallowed once more, it ends when it is told to.
+    """
     url, proxy = broker
     fleet = make_fleet_on(url, times=TIMES, patience=PATIENT)
     injured = Injured(fleet, fleet.worker("worker", ADK_BROKER_URL=proxy.url(url)))
@@ -67,9 +70,12 @@ def test_a_broker_whose_connections_die(make_fleet_on, broker):
     def swallow() -> None:
         proxy.pause()
         lasting(HOLE)
+        wait_until(lambda: injured.worker.says("Cannot connect"), within=PATIENT, what="it to notice while it lasts")
 
     injured.goes_on("swallowed", swallow, proxy.resume)
     assert not injured.worker.says("Unrecoverable")
+    proxy.pause()
+    assert injured.worker.stop() == 0
 
 
 def test_a_store_whose_connections_die(make_fleet, postgres_proxy: Proxy):

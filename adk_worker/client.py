@@ -19,6 +19,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt,
 from adk_worker.errors import CommitUnknownError, RunNotFoundError, StoreUnavailableError, WaitTimeoutError
 from adk_worker.inspection import Inspection, inspect_run
 from adk_worker.names import check_name, check_run
+from adk_worker.pruning import Prune, Pruned
 from adk_worker.redaction import Redactor
 from adk_worker.registry import Registry
 from adk_worker.results import text_of
@@ -231,6 +232,22 @@ class Fleet:
             page, cursor = await self.stores.runs.list(where, limit=_PAGE, after=cursor)
             for run in page:
                 yield run
+            if cursor is None:
+                return
+
+    async def prune(self, *, older_than: float, failed: bool = False, batch: int = 100) -> AsyncIterator[Pruned]:
+        """Remove runs that are over, everybody's, in batches of so many that are looked at; what each came to.
+
+        :param older_than: for how many seconds they have not been written, at least.
+        :param failed: failed ones too, which could still be resumed.
+        :raises ConfigurationError: no such age.
+        """
+        which = Prune(older_than=older_than, failed=failed)
+        cursor: str | None = None
+        while True:
+            pruned = await self.stores.runs.prune(which, limit=batch, after=cursor)
+            yield pruned
+            cursor = pruned.cursor
             if cursor is None:
                 return
 

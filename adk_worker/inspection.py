@@ -130,10 +130,11 @@ async def _obstacle(found: Inspection, stores: Stores) -> AdkError | None:
         return FrontierLostError(tenant=found.tenant, run_id=found.run_id, sequence=sequence)
     if frontier is None or found.plan is None:
         return None
-    return await _missing_history(frontier, stores) or _undecidable(found.plan, found.to_probe)
+    return await missing_history(frontier, stores) or _undecidable(found.plan, found.to_probe)
 
 
-async def _missing_history(frontier: Checkpoint, stores: Stores) -> HistoryUnavailableError | None:
+async def missing_history(frontier: Checkpoint, stores: Stores) -> HistoryUnavailableError | None:
+    """Why the frontier's transcript cannot be had (H2); ``None`` if it can."""
     handle = frontier.history_handle
     if handle is None:
         return None

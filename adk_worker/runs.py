@@ -20,6 +20,7 @@ from adk_worker.idempotency import Claim, IdempotencyStore, Intent
 from adk_worker.lease import LeaseStore, RunLease
 from adk_worker.messages import Usage
 from adk_worker.outcomes import ToolOutcome
+from adk_worker.pruning import Prune, Pruned
 from adk_worker.transitions import Attention, FleetPolicy, Holding, Phase, Reason, Then, Verdict
 
 
@@ -396,6 +397,13 @@ class RunStore(Protocol):
 
     async def claims(self, run_id: str, *, tenant: str) -> Sequence[Claim]:
         """All claims of the run in the order in which they began."""
+        ...
+
+    async def prune(self, which: Prune, *, limit: int, after: str | None = None) -> Pruned:
+        """Look at up to ``limit`` runs, the oldest first, and remove those that are due, each whole.
+
+        Only the lease's row stays, for its fence (L2). ``after`` is the cursor of the batch before.
+        """
         ...
 
     async def oldest_lapsed(self) -> float | None:

@@ -15,6 +15,8 @@ from adk_worker.names import check_name
 HELP: Final = MappingProxyType({"help_option_names": ["-h", "--help"]})
 """Settings of every command that may also be called by itself: it remembers the help option of its first call."""
 
+_SECONDS: Final = MappingProxyType({"d": 86_400, "h": 3_600, "m": 60, "s": 1})
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -31,6 +33,19 @@ class Name(click.ParamType[str]):
             return check_name(value, what=self._what)
         except InvalidNameError as error:
             self.fail(str(error), param, ctx)
+
+
+class Duration(click.ParamType[float]):
+    """A length of time with its unit, in seconds: ``30d``, ``12h``, ``90m``, ``45s``."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds, or fail and say how a duration is written."""
+        number, unit = str(value)[:-1], str(value)[-1:]
+        if unit not in _SECONDS or not (number.isascii() and number.isdigit()):
+            self.fail(f"{value!r} is no length of time; write 30d, 12h, 90m or 45s", param, ctx)
+        return float(int(number) * _SECONDS[unit])
 
 
 def _debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's callback

@@ -11,6 +11,7 @@ from adk_worker.cli.alive import alive
 from adk_worker.cli.db import db
 from adk_worker.cli.dev import dev
 from adk_worker.cli.inspect import inspect
+from adk_worker.cli.prune import prune
 from adk_worker.cli.run import run
 from adk_worker.cli.runs import cancel, list_runs
 
@@ -36,5 +37,5 @@ def root() -> None:
     """
 
 
-for command in (run, inspect, list_runs, cancel, db, dev, alive):
+for command in (run, inspect, list_runs, cancel, prune, db, dev, alive):
     root.add_command(command)

@@ -29,6 +29,7 @@ _ASSERTING = (
     "runs.driver",
     "runs.evidence",
     "runs.fences",
+    "runs.prune",
     "runs.reading",
     "runs.reaper",
     "runs.resting",

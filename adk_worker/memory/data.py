@@ -91,6 +91,7 @@ class MemoryData:
         self.runs: MutableMapping[RunKey, StoredRun] = {}
         self.events: MutableMapping[RunKey, list[StoredEvent]] = defaultdict(list)
         self.last_sweep: float | None = None
+        self._submitted = 0
 
     def at(self) -> StoreTime:
         """The time of one operation: read once, under the lock."""
@@ -106,7 +107,8 @@ class MemoryData:
 
     def next_number(self) -> int:
         """The number of the next run that is submitted."""
-        return len(self.runs)
+        self._submitted += 1
+        return self._submitted
 
     def claims_of(self, key: RunKey) -> Iterable[StoredClaim]:
         """The rows of the run's claims in the order in which they began."""

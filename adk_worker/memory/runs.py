@@ -8,11 +8,12 @@ from adk_worker import claim_transitions, events, submission, transitions
 from adk_worker.errors import ClaimOwnerError, ConfigurationError, RunExistsError
 from adk_worker.idempotency import Claim, Intent, check_claim
 from adk_worker.lease import RunLease, check_holder, check_ttl
-from adk_worker.memory import advancing, claims, journal, reading, resting, sweeping
+from adk_worker.memory import advancing, claims, journal, pruning, reading, resting, sweeping
 from adk_worker.memory.data import MemoryData, RunKey, StoredRun, as_run_lease, stale
 from adk_worker.messages import canonical_json
 from adk_worker.names import check_run
 from adk_worker.outcomes import ToolOutcome
+from adk_worker.pruning import Prune, Pruned
 from adk_worker.runs import (
     Boundary,
     Committed,
@@ -194,6 +195,10 @@ class MemoryRunStore:
         key = check_run(tenant, run_id)
         with self._data.lock:
             return claims.of_run(self._data, key)
+
+    async def prune(self, which: Prune, *, limit: int, after: str | None = None) -> Pruned:
+        with self._data.lock:
+            return pruning.prune(self._data, which, limit=limit, after=after)
 
     async def oldest_lapsed(self) -> float | None:
         with self._data.lock:

@@ -25,7 +25,7 @@ from adk_worker.memory.data import (
 )
 from adk_worker.transitions import LeaseState, StoreTime
 from stores.redis import rows
-from stores.redis.indexes import index
+from stores.redis.indexes import index, unindex
 from stores.redis.keys import bucket_of_claim, bucket_of_run
 from stores.redis.target import RedisOptions
 from stores.redis.transaction import Applied, Transaction
@@ -171,6 +171,17 @@ class RunData(MemoryData):
     def touch(self, run: RunKey) -> None:
         """Have the run's row stamped anew: nothing can be written any more that rests on how it was before."""
         self._touched.add(run)
+
+    def forget(self, run: RunKey) -> None:
+        """Have all that belongs to the run removed, but for the lease in its row (L2)."""
+        keys, row = self._keys, self.runs[run]
+        for name in self._tx.names(keys.claims(run)):
+            self._tx.remove("DEL", keys.claim((run[0], name)))
+        for key in (keys.claims(run), keys.transcript(run), keys.events(run), keys.checkpoint(run), keys.resume(run)):
+            self._tx.remove("DEL", key)
+        self._tx.remove("HDEL", keys.run(run), *rows.SUBMITTED_RUN)
+        unindex(self._tx, run, row.state)
+        self.touch(run)
 
     # --- writing ------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,13 @@ def index(tx: Transaction, run: RunKey, *, before: State | None, after: State, n
         tx.remove("ZREM", keys.lapses, name)
 
 
+def unindex(tx: Transaction, run: RunKey, state: State) -> None:
+    """Take a run that is over away from wherever it can be found."""
+    keys = tx.keys
+    for key in (keys.runs, keys.tenant(run[0]), keys.status(_status(state)), keys.attention):
+        tx.remove("ZREM", key, member(run))
+
+
 def _status(state: State) -> RunStatus:
     return RunStatus.of(state.phase, state.lease.holding)
 

@@ -57,6 +57,8 @@ with a write (F1), ``begun`` how many claims the run has had.
 """
 SUBMITTED: Final = "submitted"
 """What was submitted: it may be large, and most operations do without."""
+SUBMITTED_RUN: Final = (*_STATE, *_SAID, SUBMITTED)
+"""What of a run's row is there once it was submitted, and not before."""
 CLAIM: Final = (STAMP, "body", "run")
 CHECKPOINT: Final = ("payload", "sequence", "agent")
 RESUME: Final = (STAMP, "owner", "fence", "expires_at")

@@ -15,6 +15,7 @@ from adk_worker.memory.data import RunKey
 from adk_worker.memory.reading import number_of
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
+from adk_worker.pruning import Prune, Pruned
 from adk_worker.runs import (
     Boundary,
     Committed,
@@ -30,7 +31,7 @@ from adk_worker.runs import (
     Taken,
 )
 from adk_worker.transitions import Attention, FleetPolicy, Reason
-from stores.redis import reading, sweeping
+from stores.redis import pruning, reading, sweeping
 from stores.redis.data import RunData
 from stores.redis.keys import bucket_of_run
 from stores.redis.reference import at_once
@@ -192,6 +193,10 @@ class RedisRunStore:
 
     async def claims(self, run_id: str, *, tenant: str) -> Sequence[Claim]:
         return await self._on(check_run(tenant, run_id), lambda runs: runs.claims(run_id, tenant=tenant))
+
+    async def prune(self, which: Prune, *, limit: int, after: str | None = None) -> Pruned:
+        behind = number_of(after) or 0
+        return await self._server.run(lambda process: pruning.prune(process, which, limit=limit, behind=behind))
 
     async def oldest_lapsed(self) -> float | None:
         return await self._server.run(sweeping.oldest_lapsed)

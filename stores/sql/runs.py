@@ -12,6 +12,7 @@ from adk_worker.idempotency import Claim, Intent, check_claim
 from adk_worker.lease import RunLease, check_holder, check_ttl
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
+from adk_worker.pruning import Prune, Pruned
 from adk_worker.runs import (
     Boundary,
     Committed,
@@ -27,7 +28,7 @@ from adk_worker.runs import (
     Taken,
 )
 from adk_worker.transitions import Attention, FleetPolicy, Reason
-from stores.sql import advancing, checkpoints, claim_rows, reading, renewing, requests, resting, sweeping
+from stores.sql import advancing, checkpoints, claim_rows, pruning, reading, renewing, requests, resting, sweeping
 from stores.sql.database import Database
 
 
@@ -173,6 +174,10 @@ class SqlRunStore:
     async def claims(self, run_id: str, *, tenant: str) -> Sequence[Claim]:
         check_run(tenant, run_id)
         return await self._database.read(lambda tx: claim_rows.of_run(tx, tenant, run_id))
+
+    async def prune(self, which: Prune, *, limit: int, after: str | None = None) -> Pruned:
+        behind = reading.cursor(after) or 0
+        return await self._database.write(lambda tx: pruning.prune(tx, which, limit=limit, behind=behind))
 
     async def oldest_lapsed(self) -> float | None:
         return await self._database.read(sweeping.oldest_lapsed)

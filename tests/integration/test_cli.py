@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -9,9 +10,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
+from adk_worker.conformance.runs.driver import Driver
+from adk_worker.transitions import Then
+from stores import open_stores
 from tests.architecture.packages import ROOT
 from tests.servers.daemon import free_port
 from tests.waiting import wait_until
@@ -71,7 +76,7 @@ def test_help_needs_no_settings(tmp_path):
     adk = Adk(tmp_path)
     told = adk("--help")
     assert (told.returncode, told.stderr) == (0, "")
-    for command in ("run", "inspect", "list", "cancel", "db", "dev"):
+    for command in ("run", "inspect", "list", "cancel", "prune", "db", "dev"):
         assert f"\n  {command} " in told.stdout
     told = adk("db", "--help")
     assert all(command in told.stdout for command in ("upgrade", "verify", "bump-epoch"))
@@ -111,6 +116,44 @@ def test_a_listing_of_more_than_its_limit_says_so(adk):
     listed = adk("list", "--limit", "2")
     assert len(listed.stdout.splitlines()) == 3
     assert "there are more" in listed.stderr
+
+
+def test_runs_that_are_over_are_removed_and_the_others_are_seen_to_load(adk):
+    """C5: by the age of their last write."""
+    for run_id in ("run_1", "run_2", "run_3"):
+        submit(adk, run_id)
+    for run_id in ("run_1", "run_2"):
+        adk("cancel", run_id, "--tenant", "acme")
+
+    kept = adk("prune", "--older-than", "1d")
+    assert (kept.returncode, kept.stdout) == (0, "0 runs removed; 1 of 1 that are not over load\n")
+    pruned = adk("prune", "--older-than", "0s", "--json")
+
+    assert pruned.returncode == 0
+    assert json.loads(pruned.stdout) == {"removed": 2, "undecided": 0, "examined": 1, "unloadable": []}
+    assert adk("inspect", "run_1", "--tenant", "acme").returncode == 1
+    assert [line.split()[1] for line in adk("list").stdout.splitlines()[1:]] == ["run_3"]
+
+
+def test_a_run_that_does_not_load_is_named_after_a_prune(adk, sqlite_store_url):
+    """H2: a transcript that somebody has removed by hand."""
+
+    async def run(stores):
+        driver = Driver(stores, run_id="run_1")
+        said = driver.segment("hello")
+        handle = {"history_handle": str(said.handle)}
+        await driver.commit(await driver.worker(), 1, Then.PARK, segment=said, frontier=handle)
+        await stores.lifecycle.close()
+
+    asyncio.run(run(open_stores(sqlite_store_url)))
+    with closing(sqlite3.connect(sqlite_store_url.removeprefix("sqlite:///"))) as connection, connection:
+        connection.execute("DELETE FROM adk_messages")
+
+    told = adk("prune", "--older-than", "1d")
+
+    assert (told.returncode, told.stdout) == (4, "0 runs removed; 0 of 1 that are not over load\n")
+    assert "run 'run_1' of tenant 'acme' does not load: the transcript behind handle" in told.stderr
+    assert adk("prune", "--older-than", "1d", "--no-check").returncode == 0
 
 
 @pytest.mark.parametrize(

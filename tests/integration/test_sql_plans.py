@@ -10,9 +10,10 @@ from sqlalchemy import create_engine, event, text
 
 from adk_worker.history import Handle
 from adk_worker.lease import RunLease
+from adk_worker.pruning import Prune
 from adk_worker.runs import RunFilter, RunStatus
 from adk_worker.transitions import FleetPolicy
-from stores.sql import claim_rows, history, locks, migrate, reading, renewing, sweeping
+from stores.sql import claim_rows, history, locks, migrate, pruning, reading, renewing, sweeping
 from stores.sql.schema import leases, runs
 
 FINISHED, LIVE, LAPSED = 20_000, 400, 7
@@ -100,6 +101,12 @@ QUERIES = {
     "a run's claims": (lambda tx: claim_rows.of_run(tx, TENANT, RUN), 1),
     "whether a call is undecided": (lambda tx: claim_rows.forget_if_decided(tx, TENANT, RUN), 1),
     "a run's transcript": (lambda tx: history.fetch(tx, TENANT, Handle.empty(RUN)), 1),
+    # Each from its own table, its lease's and its calls'.
+    "a batch of old runs": (lambda tx: pruning.prune(tx, Prune(older_than=0.0), limit=10, behind=0), 40),
+    "a later batch of old runs": (
+        lambda tx: pruning.prune(tx, Prune(older_than=0.0), limit=10, behind=FINISHED // 2),
+        40,
+    ),
     "renew leases": (
         lambda tx: renewing.renew_many(tx, [leased(number) for number in range(FINISHED + 1, FINISHED + 11)], ttl=60.0),
         20,
@@ -112,11 +119,11 @@ def leased(number):
 
 
 def selects(engine, work):
-    """The SELECTs that ``work`` makes, with their parameters."""
+    """What ``work`` searches for, be it to remove it, with the parameters."""
     seen = []
 
     def listen(_connection, _cursor, statement, parameters, *_):
-        if statement.lstrip().startswith(("SELECT", "WITH")):
+        if statement.lstrip().startswith(("SELECT", "WITH", "DELETE")):
             seen.append((statement, parameters))
 
     with engine.connect() as connection:

@@ -42,6 +42,11 @@ def adk(capsys):
         (["list", "--status", "lost"], "is not one of"),
         (["list", "--limit", "0"], "0 is not in the range"),
         (["list", "--tenant", ""], "not a tenant: it is empty"),
+        (["prune"], "Missing option '--older-than'"),
+        (["prune", "--older-than", "30"], "'30' is no length of time; write 30d, 12h, 90m or 45s"),
+        (["prune", "--older-than", "-1d"], "'-1d' is no length of time"),
+        (["prune", "--older-than", "d"], "'d' is no length of time"),
+        (["prune", "--older-than", "1d", "--batch", "0"], "0 is not in the range"),
         (["dev", "--workers", "0"], "0 is not in the range"),
         (["lst"], "No such command 'lst'"),
     ],
@@ -77,7 +82,7 @@ def test_without_a_command_it_says_which_there_are(adk, argv):
     assert "Commands:" in out + err
 
 
-@pytest.mark.parametrize("command", ["run", "inspect", "list", "cancel", "dev", "db"])
+@pytest.mark.parametrize("command", ["run", "inspect", "list", "cancel", "prune", "dev", "db"])
 def test_every_command_explains_itself(adk, command):
     code, out, err = adk(command, "-h")
     assert (code, err) == (0, "")

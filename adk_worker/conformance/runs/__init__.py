@@ -11,6 +11,7 @@ from adk_worker.conformance.runs.cancel import CancelConformance
 from adk_worker.conformance.runs.commit import CommitConformance
 from adk_worker.conformance.runs.evidence import EvidenceConformance
 from adk_worker.conformance.runs.fences import FencesConformance
+from adk_worker.conformance.runs.prune import PruneConformance
 from adk_worker.conformance.runs.reading import ReadingConformance
 from adk_worker.conformance.runs.reaper import ReaperConformance
 from adk_worker.conformance.runs.resting import RestingConformance
@@ -30,6 +31,7 @@ class RunStoreConformance(
     ReaperConformance,
     CancelConformance,
     ReadingConformance,
+    PruneConformance,
 ):
     """Override the fixture ``make_store``: it gives a function that makes a bundle that nobody has used."""
 

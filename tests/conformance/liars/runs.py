@@ -482,6 +482,38 @@ class Orphaning(MemoryRunStore):
         return await super().submit(new, policy=policy, connection=connection)
 
 
+class Resetting(MemoryRunStore):
+    """Removes the lease with the run, so that its fences begin anew (L2)."""
+
+    async def prune(self, which, *, limit, after=None):
+        pruned = await super().prune(which, limit=limit, after=after)
+        for key in [key for key in self._data.leases if key not in self._data.runs]:
+            del self._data.leases[key]
+        return pruned
+
+
+class Sweeping(MemoryRunStore):
+    """Removes every old run, its undecided calls too (P2)."""
+
+    async def prune(self, which, *, limit, after=None):
+        claims = dict(self._data.claims)
+        self._data.claims.clear()
+        pruned = await super().prune(which, limit=limit, after=after)
+        self._data.claims.update({key: row for key, row in claims.items() if row.run in self._data.runs})
+        return pruned
+
+
+class Littering(MemoryRunStore):
+    """Removes the run's row and leaves what belonged to it."""
+
+    async def prune(self, which, *, limit, after=None):
+        kept = {name: dict(getattr(self._data, name)) for name in ("claims", "segments", "events")}
+        pruned = await super().prune(which, limit=limit, after=after)
+        for name, rows in kept.items():
+            getattr(self._data, name).update(rows)
+        return pruned
+
+
 def _lie(seen_by, **parts):
     return Lie(RunStoreConformance, bundle(**parts), seen_by)
 
@@ -538,4 +570,7 @@ LIES = (
     _lie("test_runs_are_listed_by_tenant_and_by_attention", runs=Leaking),
     _lie("test_looking_changes_nothing", runs=Grabbing),
     _lie("test_the_same_request_finds_the_run", runs=Orphaning),
+    _lie("test_its_fences_are_never_given_again", runs=Resetting),
+    _lie("test_a_run_with_an_undecided_call_is_kept_until_that_is_decided", runs=Sweeping),
+    _lie("test_a_run_that_is_over_goes_whole", runs=Littering),
 )

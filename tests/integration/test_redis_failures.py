@@ -541,6 +541,8 @@ def replica(own_server, as_operator, replication, orphan_guard):
     as_operator.config_set("repl-diskless-sync-delay", "0")
     password = own_server.url().split(":")[2].split("@")[0]
     settings = {"replicaof": f"127.0.0.1 {replication.port}", "masterauth": password}
+    # It would write all of it to its file after the first synchronisation, and not end before that is done.
+    settings["appendonly"] = "no"
     with RedisServer(settings=settings, password=password, guard=orphan_guard) as replica:
         with redis.Redis.from_url(replica.url()) as client:
             wait_until(lambda: client.info("replication")["master_link_status"] == "up", what="the replica")

@@ -114,4 +114,5 @@ class Keys:
 
 
 def _joined(names: Iterable[str]) -> str:
-    return ":".join(quote(name, safe="") for name in names)
+    # What is no name at all may be asked for, and is not there.
+    return ":".join(quote(name, safe="", errors="surrogatepass") for name in names)

@@ -20,6 +20,8 @@ from stores.redis.server import Process
 
 _SHARE: Final = 16
 """A page's runs are spread over the buckets; this many times fewer than the page has are read from each at first."""
+_HIGHEST: Final = 2**53
+"""Above every number and every place that there is, and one that Redis reads."""
 _MANY: Final = frozenset({RunStatus.COMPLETED, RunStatus.CANCELLED})
 """The statuses that most runs end in."""
 
@@ -28,7 +30,7 @@ def events_of(process: Process, run: RunKey, *, after: int, limit: int) -> Seque
     """See :meth:`adk_worker.runs.RunStore.events`."""
     bucket = bucket_of_run(run)
     process.epoch(bucket)
-    first = max(after, 0)
+    first, limit = min(max(after, 0), _HIGHEST), min(limit, _HIGHEST)
     key = Keys(bucket).events(run)
     texts = process.ask(lambda client: client.lrange(key, first, first + limit - 1), reading=True) if limit > 0 else []
     return [rows.event_of(text, number=number) for number, text in enumerate(texts, first + 1)]
@@ -65,7 +67,7 @@ def _index(keys: Keys, where: RunFilter) -> str:
 def _named(process: Process, key: str, before: int | None, step: int) -> Iterator[tuple[int, RunKey]]:
     """The runs in one bucket's index with a number below ``before``, the newest first."""
     while True:
-        chunk = _chunk(process, key, "+inf" if before is None else f"({before}", step)
+        chunk = _chunk(process, key, "+inf" if before is None else f"({min(before, _HIGHEST)}", step)
         for name, number in chunk:
             before = int(number)
             yield before, run_named(name)

@@ -235,6 +235,23 @@ async def test_a_long_list_is_read_page_by_page(stores):
     assert listed == list(reversed(names))
 
 
+async def test_numbers_beyond_all_that_there_is_read_as_such(stores):
+    """T1: a cursor and a place come back from people's browsers."""
+    driver = Driver(stores)
+    await driver.submit()
+
+    for huge in (2**53, 2**63, 10**400):
+        page, _ = await stores.runs.list(RunFilter(), limit=10, after=str(huge))
+        assert [run.run_id for run in page] == ["run"]
+        assert await stores.runs.events("run", tenant=TENANT, after=huge) == []
+        assert len(await stores.runs.events("run", tenant=TENANT, limit=huge)) == 1
+    assert await stores.idempotency.peek(["\ud800", "\x00", ""], tenant=TENANT) == {
+        "\ud800": None,
+        "\x00": None,
+        "": None,
+    }
+
+
 # --- settings that can lose a fence -------------------------------------------------------------------------------
 
 

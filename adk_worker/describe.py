@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 from adk_worker.checkpoint import CheckpointBoundary
+from adk_worker.events import Event
 from adk_worker.idempotency import Claim
 from adk_worker.inspection import Inspection
 from adk_worker.lease import QUEUE, RunLease
@@ -24,7 +25,7 @@ from adk_worker.liveness import known_dead, short_name
 from adk_worker.messages import canonical_json
 from adk_worker.printable import printable, printable_lines, time_of
 from adk_worker.resume import PlannedCall, ToolDisposition
-from adk_worker.runs import Event, Run, RunStatus
+from adk_worker.runs import Run, RunStatus
 from adk_worker.transitions import Attention
 
 _MAX_TEXT: Final = 2_000

@@ -1,12 +1,72 @@
-"""Makes the events of :class:`~adk_worker.runs.EventKind`, so that every run store tells the same of the same.
+"""What happens to a run, and the events that tell of it, made here so that every run store tells the same of the same.
 
 Times, ids and fences are the store's to add.
 """
 
 from __future__ import annotations
 
-from adk_worker.runs import EventKind, NewEvent
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
 from adk_worker.transitions import Attention, Reason, State, Verdict
+
+
+class EventKind(StrEnum):
+    """What every run store writes about its own transitions, with its ``data``. Boundaries add kinds of their own.
+
+    All stores write the same, each in the write that it tells of.
+    """
+
+    SUBMITTED = "submitted"
+    """``agent``"""
+    TAKEN = "taken"
+    """``holder``, ``ticket``"""
+    GIVEN_BACK = "given_back"
+    """``reason``, ``detail``, ``wait`` (seconds)"""
+    RECOVERED = "recovered"
+    """The reaper found the holder gone: ``holder``, ``crashes``, ``known_dead``"""
+    PUBLISHED_AGAIN = "published_again"
+    """The reaper found the message late: ``wait`` (seconds)"""
+    PARKED = "parked"
+    """``attention``, ``detail``; whoever parked it: a worker, or the reaper"""
+    FAILED = "failed"
+    """``detail``"""
+    REQUEUED = "requeued"
+    """``by``"""
+    HEALED = "healed"
+    """``key``: the call that the run was parked on has its outcome (F4)"""
+    LATE_OUTCOME = "late_outcome"
+    """``key``: kept as evidence after a settlement (F4)"""
+    SETTLED = "settled"
+    """``key``, ``by``"""
+    CANCEL_REQUESTED = "cancel_requested"
+    """``by``"""
+    CANCELLED = "cancelled"
+    """No data; the write that ended it tells the rest"""
+
+
+class Event(BaseModel):
+    """Something that happened to a run. ``id`` rises in the order in which a run's events were committed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: int
+    at: float
+    kind: str
+    fence: int
+    data: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event to be written with something else. ``data`` holds names, numbers and masked text only."""
+
+    kind: str
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 def submitted(agent: str) -> NewEvent:

@@ -10,12 +10,13 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 
 from adk_worker.checkpoint import Checkpoint, encode_checkpoint
 from adk_worker.errors import CheckpointTooLargeError, StoreUnavailableError
+from adk_worker.events import NewEvent
 from adk_worker.history import Handle, Segment
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.interruption import Cause, Interruption
 from adk_worker.lease import RunLease
 from adk_worker.outcomes import ToolOutcome
-from adk_worker.runs import Boundary, Committed, NewEvent, Stores
+from adk_worker.runs import Boundary, Committed, Stores
 from adk_worker.scribe import Standing, Turnover, Wrapped
 from adk_worker.transitions import Attention, FleetPolicy, Then, Verdict
 

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from adk_worker.client import Fleet
-from adk_worker.runs import Event
+from adk_worker.events import Event
 from adk_worker.settings import Settings
 from adk_worker.wiring import make_fleet
 from stores.sql import migrate

@@ -6,8 +6,8 @@ import os
 import signal
 import time
 
+from adk_worker.events import Event
 from adk_worker.liveness import Holder
-from adk_worker.runs import Event
 from benchmarks.bed import PATIENCE, Bed, Servers, bed
 from tests.acceptance.fleet import Process
 from tests.waiting import wait_until

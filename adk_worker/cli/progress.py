@@ -13,9 +13,10 @@ from adk_worker.cli.output import note
 from adk_worker.client import Fleet
 from adk_worker.describe import describe_event
 from adk_worker.errors import StoreUnavailableError, WaitTimeoutError
+from adk_worker.events import Event
 from adk_worker.liveness import short_name
 from adk_worker.printable import printable
-from adk_worker.runs import Event, Run, RunStatus
+from adk_worker.runs import Run, RunStatus
 
 _FIRST_LOOK: Final = 0.1
 _LONGEST_PAUSE: Final = 1.0

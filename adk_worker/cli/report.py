@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from adk_worker.cli.exits import ExitCode
+from adk_worker.events import Event
 from adk_worker.inspection import Inspection
 from adk_worker.lease import RunLease
 from adk_worker.resume import PlannedCall
-from adk_worker.runs import Event, Run
+from adk_worker.runs import Run
 
 
 def run_object(run: Run) -> dict[str, Any]:

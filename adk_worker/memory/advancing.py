@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adk_worker import claim_transitions, events, transitions
+from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.lease import RunLease
 from adk_worker.memory import claims, history, journal, reading
 from adk_worker.memory.data import MemoryData, RunKey, StoredCheckpoint
 from adk_worker.memory.writing import committed, end_cancelled, state_under, unless_refused
 from adk_worker.outcomes import ToolOutcome
-from adk_worker.runs import Boundary, Committed, NewEvent, Taken
+from adk_worker.runs import Boundary, Committed, Taken
 from adk_worker.transitions import FleetPolicy, State, Then, Verdict
 
 

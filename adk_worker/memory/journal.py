@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from adk_worker.events import NewEvent
 from adk_worker.memory.data import MemoryData, RunKey, StoredEvent
 from adk_worker.messages import canonical_json
-from adk_worker.runs import NewEvent
 from adk_worker.transitions import State, StoreTime
 
 

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from adk_worker import claim_transitions, events, refusals, transitions
 from adk_worker.errors import RunNotFoundError
+from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim
 from adk_worker.lease import RunLease
 from adk_worker.memory import claims, journal, reading
 from adk_worker.memory.data import MemoryData, RunKey
 from adk_worker.memory.writing import committed, end_cancelled, state_under, unless_refused
-from adk_worker.runs import Committed, NewEvent, Run, Submitted
+from adk_worker.runs import Committed, Run, Submitted
 from adk_worker.transitions import Attention, FleetPolicy, Moved, Reason, State, Verdict
 
 

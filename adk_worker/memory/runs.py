@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from adk_worker import claim_transitions, events, submission, transitions
 from adk_worker.errors import ClaimOwnerError, ConfigurationError, RunExistsError
+from adk_worker.events import Event, NewEvent
 from adk_worker.idempotency import Claim, Intent, check_claim
 from adk_worker.lease import RunLease, check_holder, check_ttl
 from adk_worker.memory import advancing, claims, journal, pruning, reading, resting, sweeping
@@ -14,20 +15,7 @@ from adk_worker.messages import canonical_json
 from adk_worker.names import check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
-from adk_worker.runs import (
-    Boundary,
-    Committed,
-    Event,
-    NewEvent,
-    NewRun,
-    Reaped,
-    Renewal,
-    Run,
-    RunFilter,
-    Submitted,
-    Sweep,
-    Taken,
-)
+from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, RunFilter, Submitted, Sweep, Taken
 from adk_worker.transitions import Attention, FleetPolicy, Holding, Phase, Reason, StoreTime
 
 

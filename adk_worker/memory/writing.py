@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from adk_worker import events
+from adk_worker.events import NewEvent
 from adk_worker.lease import RunLease
 from adk_worker.memory import claims, journal
 from adk_worker.memory.data import MemoryData, RunKey, as_run_lease, stale
-from adk_worker.runs import Committed, NewEvent
+from adk_worker.runs import Committed
 from adk_worker.transitions import Holding, Moved, State, StoreTime, Verdict
 
 

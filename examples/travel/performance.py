@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from adk_worker.client import Fleet
-from adk_worker.runs import Event, EventKind, Run, RunStatus
+from adk_worker.events import Event, EventKind
+from adk_worker.runs import Run, RunStatus
 from examples.travel.control import Control, Made, Waiting
 from examples.travel.model import ModelSide
 from examples.travel.show import Show

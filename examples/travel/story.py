@@ -12,9 +12,10 @@ from enum import StrEnum
 from typing import Final
 
 from adk_worker import CheckpointBoundary
+from adk_worker.events import Event, EventKind
 from adk_worker.idempotency import Claim
 from adk_worker.liveness import Holder
-from adk_worker.runs import Event, EventKind, Run, RunStatus
+from adk_worker.runs import Run, RunStatus
 
 BY_PROBE: Final = "probe"
 """``settled_by`` of a claim that its tool's probe decided (I7)."""

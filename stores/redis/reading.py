@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from adk_worker.events import Event
 from adk_worker.memory.data import RunKey
 from adk_worker.memory.reading import matches, run_of
-from adk_worker.runs import Event, Run, RunFilter, RunStatus
+from adk_worker.runs import Run, RunFilter, RunStatus
 from stores.redis import rows
 from stores.redis.data import RunData
 from stores.redis.keys import BUCKETS, Keys, bucket_of_run

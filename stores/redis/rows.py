@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from adk_worker.claim_transitions import ResumeClaim
+from adk_worker.events import Event
 from adk_worker.history import StoredSegment
 from adk_worker.memory.data import StoredCheckpoint, StoredClaim, StoredEvent, StoredRun
 from adk_worker.messages import canonical_json
-from adk_worker.runs import Event
 from adk_worker.transitions import Attention, Holding, LeaseState, Phase, State
 from stores.redis.keys import member, run_of
 

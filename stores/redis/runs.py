@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from adk_worker.errors import ConfigurationError
+from adk_worker.events import Event, NewEvent
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.lease import RunLease, check_ttl
 from adk_worker.memory import MemoryRunStore
@@ -16,20 +17,7 @@ from adk_worker.memory.reading import number_of
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
-from adk_worker.runs import (
-    Boundary,
-    Committed,
-    Event,
-    NewEvent,
-    NewRun,
-    Reaped,
-    Renewal,
-    Run,
-    RunFilter,
-    Submitted,
-    Sweep,
-    Taken,
-)
+from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, RunFilter, Submitted, Sweep, Taken
 from adk_worker.transitions import Attention, FleetPolicy, Reason
 from stores.redis import pruning, reading, sweeping
 from stores.redis.data import RunData

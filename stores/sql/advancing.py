@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from adk_worker import claim_transitions, events, transitions
+from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.lease import RunLease
 from adk_worker.outcomes import ToolOutcome
-from adk_worker.runs import Boundary, Committed, NewEvent, Taken
+from adk_worker.runs import Boundary, Committed, Taken
 from adk_worker.transitions import FleetPolicy, State, Then, Verdict
 from stores.sql import checkpoints, claim_rows, history, journal
 from stores.sql.locks import LockedRun, lock_run

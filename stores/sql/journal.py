@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, insert, update
 
-from adk_worker.runs import NewEvent
+from adk_worker.events import NewEvent
 from adk_worker.transitions import LeaseState, Phase, State, StoreTime
 from stores.sql.locks import LockedRun
 from stores.sql.rows import lease_columns, state_columns

@@ -8,7 +8,8 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, bindparam, exists, select
 
 from adk_worker.errors import InvalidNameError
-from adk_worker.runs import Event, Run, RunFilter, RunStatus
+from adk_worker.events import Event
+from adk_worker.runs import Run, RunFilter, RunStatus
 from adk_worker.transitions import Holding, Phase
 from stores.sql.locks import LEASE_COLUMNS, RUN_AND_LEASE
 from stores.sql.rows import HIGHEST, event_of, run_of

@@ -8,10 +8,11 @@ from sqlalchemy import Connection
 
 from adk_worker import claim_transitions, events, transitions
 from adk_worker.errors import ClaimOwnerError
+from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim
 from adk_worker.lease import RunLease
 from adk_worker.outcomes import ToolOutcome
-from adk_worker.runs import Committed, NewEvent
+from adk_worker.runs import Committed
 from adk_worker.transitions import Attention, FleetPolicy, Reason, Verdict
 from stores.sql import claim_rows, journal
 from stores.sql.locks import database_time

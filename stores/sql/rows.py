@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from adk_worker.errors import InvalidNameError
+from adk_worker.events import Event
 from adk_worker.idempotency import Claim, ClaimState
 from adk_worker.lease import QUEUE, RunLease
 from adk_worker.messages import Usage
 from adk_worker.names import check_name
 from adk_worker.outcomes import ToolOutcome
-from adk_worker.runs import Event, Run, RunStatus
+from adk_worker.runs import Run, RunStatus
 from adk_worker.transitions import Attention, Holding, LeaseState, Phase, State
 
 HIGHEST: Final = 2**63 - 1

@@ -8,25 +8,13 @@ from sqlalchemy import Connection
 
 from adk_worker import submission
 from adk_worker.errors import ConfigurationError
+from adk_worker.events import Event, NewEvent
 from adk_worker.idempotency import Claim, Intent, check_claim
 from adk_worker.lease import RunLease, check_holder, check_ttl
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
-from adk_worker.runs import (
-    Boundary,
-    Committed,
-    Event,
-    NewEvent,
-    NewRun,
-    Reaped,
-    Renewal,
-    Run,
-    RunFilter,
-    Submitted,
-    Sweep,
-    Taken,
-)
+from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, RunFilter, Submitted, Sweep, Taken
 from adk_worker.transitions import Attention, FleetPolicy, Reason
 from stores.sql import advancing, checkpoints, claim_rows, pruning, reading, renewing, requests, resting, sweeping
 from stores.sql.database import Database

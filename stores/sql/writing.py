@@ -9,8 +9,9 @@ from sqlalchemy import Connection
 
 from adk_worker import events
 from adk_worker.errors import StaleFenceError
+from adk_worker.events import NewEvent
 from adk_worker.lease import RunLease
-from adk_worker.runs import Committed, NewEvent
+from adk_worker.runs import Committed
 from adk_worker.transitions import Holding, Moved, Phase, State, Verdict
 from stores.sql import claim_rows, journal
 from stores.sql.locks import LockedRun, lock_lease, lock_run

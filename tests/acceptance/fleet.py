@@ -15,7 +15,8 @@ from typing import Any, Literal
 import psutil
 
 from adk_worker.client import Fleet
-from adk_worker.runs import Dispatch, Event, Run, RunStatus
+from adk_worker.events import Event
+from adk_worker.runs import Dispatch, Run, RunStatus
 from adk_worker.settings import Settings
 from adk_worker.wiring import make_fleet
 from examples.travel.model import ModelCall, ModelSide

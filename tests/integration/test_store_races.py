@@ -11,8 +11,9 @@ import pytest
 from adk_worker.conformance.runs.driver import BOOKED, Driver
 from adk_worker.conformance.waiting import LONG, SOON, until
 from adk_worker.errors import RunLeaseError, StaleFenceError
+from adk_worker.events import EventKind
 from adk_worker.idempotency import Intent
-from adk_worker.runs import EventKind, NewRun, RunStatus
+from adk_worker.runs import NewRun, RunStatus
 from adk_worker.transitions import FleetPolicy, Holding, Then, Verdict
 from stores import open_stores
 from tests.redis_stores import made

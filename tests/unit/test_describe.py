@@ -7,6 +7,7 @@ import pytest
 from adk_worker.checkpoint import Checkpoint, CheckpointBoundary, OutstandingCall
 from adk_worker.describe import WORDS, describe, describe_event
 from adk_worker.errors import HistoryUnavailableError, IndeterminateToolCallError
+from adk_worker.events import Event, EventKind
 from adk_worker.idempotency import Claim, ClaimState
 from adk_worker.inspection import Inspection
 from adk_worker.lease import QUEUE, RunLease
@@ -14,7 +15,7 @@ from adk_worker.liveness import Holder, ProcessIdentity
 from adk_worker.messages import Usage
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
 from adk_worker.resume import PlannedCall, ResumePlan, ToolDisposition
-from adk_worker.runs import Event, EventKind, Run, RunStatus
+from adk_worker.runs import Run, RunStatus
 from adk_worker.transitions import Attention
 
 AT = 1_795_000_000.0  # 2026-11-18 11:06:40Z

@@ -6,8 +6,9 @@ import pytest
 
 from adk_worker.conformance.runs.driver import BOOKED, REFUSED, TENANT, Driver, left_in_flight
 from adk_worker.errors import CallKeyReusedError, ClaimOwnerError, InvalidNameError
+from adk_worker.events import EventKind
 from adk_worker.idempotency import BY_OWNER, ClaimState, Intent
-from adk_worker.runs import EventKind, RunStatus, Stores
+from adk_worker.runs import RunStatus, Stores
 from adk_worker.transitions import Attention, Then, Verdict
 
 

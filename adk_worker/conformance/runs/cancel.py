@@ -11,9 +11,10 @@ import pytest
 from adk_worker.conformance.runs.driver import BOOKED, HASTY, REFUSED, TENANT, Driver
 from adk_worker.conformance.waiting import LONG, Racer, race_in_threads
 from adk_worker.errors import RunNotFoundError, RunStateError, StaleFenceError
+from adk_worker.events import EventKind
 from adk_worker.idempotency import Claim
 from adk_worker.lease import RunLease
-from adk_worker.runs import Committed, EventKind, Reaped, RunStatus, Stores, Taken
+from adk_worker.runs import Committed, Reaped, RunStatus, Stores, Taken
 from adk_worker.transitions import Attention, Holding, Reason, Then, Verdict
 
 _RUNS = 10

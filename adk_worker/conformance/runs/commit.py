@@ -12,9 +12,10 @@ from adk_worker.conformance.runs.driver import BOOKED, REFUSED, TENANT, Driver
 from adk_worker.conformance.texts import CONTENTS, MEGABYTE, TRICKY
 from adk_worker.conformance.waiting import Racer, race_in_threads, winners
 from adk_worker.errors import ClaimOwnerError, FrontierLostError, HistoryUnavailableError, StaleFenceError
+from adk_worker.events import EventKind, NewEvent
 from adk_worker.idempotency import BY_OWNER, Claim, ClaimState
 from adk_worker.messages import Usage
-from adk_worker.runs import EventKind, NewEvent, RunStatus, Stores
+from adk_worker.runs import RunStatus, Stores
 from adk_worker.transitions import Attention, Reason, Then, Verdict
 
 _RUNS = 10

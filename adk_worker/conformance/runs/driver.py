@@ -9,24 +9,13 @@ from typing import Any
 from adk_worker.checkpoint import Checkpoint, CheckpointBoundary, encode_checkpoint
 from adk_worker.conformance.waiting import LONG, SOON, until
 from adk_worker.errors import FrontierLostError
+from adk_worker.events import Event, EventKind, NewEvent
 from adk_worker.history import Handle, Segment
 from adk_worker.idempotency import Claim, Intent, call_digest, call_key
 from adk_worker.lease import RunLease
 from adk_worker.messages import Message, Usage
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
-from adk_worker.runs import (
-    Boundary,
-    Committed,
-    Event,
-    EventKind,
-    NewEvent,
-    NewRun,
-    Reaped,
-    Run,
-    Stores,
-    Submitted,
-    Taken,
-)
+from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Run, Stores, Submitted, Taken
 from adk_worker.transitions import Attention, FleetPolicy, Reason, Then
 
 TENANT = "acme"

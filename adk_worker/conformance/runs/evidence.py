@@ -9,8 +9,9 @@ import pytest
 from adk_worker.conformance.runs.driver import BOOKED, REFUSED, Driver, left_in_flight
 from adk_worker.conformance.waiting import LONG, Racer, race_in_threads, winners
 from adk_worker.errors import ClaimOwnerError, StaleFenceError
+from adk_worker.events import EventKind
 from adk_worker.idempotency import BY_OWNER, ClaimState
-from adk_worker.runs import Committed, EventKind, RunStatus, Stores
+from adk_worker.runs import Committed, RunStatus, Stores
 from adk_worker.transitions import Attention, Holding, Verdict
 
 _RUNS = 10

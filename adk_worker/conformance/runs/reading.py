@@ -11,8 +11,9 @@ from adk_worker.conformance.names import HOSTILE_RUNS, REFUSED_NAMES
 from adk_worker.conformance.runs.driver import PATIENT, TENANT, Driver
 from adk_worker.conformance.waiting import LONG
 from adk_worker.errors import InvalidNameError
+from adk_worker.events import Event, NewEvent
 from adk_worker.lease import RunLease
-from adk_worker.runs import Event, NewEvent, NewRun, Run, RunFilter, RunStatus, Stores
+from adk_worker.runs import NewRun, Run, RunFilter, RunStatus, Stores
 from adk_worker.transitions import Attention, Reason, Then
 
 

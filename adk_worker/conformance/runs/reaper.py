@@ -12,8 +12,9 @@ from adk_worker.conformance.clocks import YEAR, caller_off_by
 from adk_worker.conformance.runs.driver import HASTY, PATIENT, TENANT, Driver
 from adk_worker.conformance.waiting import LONG, SOON, Racer, race_in_threads, until, winners
 from adk_worker.errors import StaleFenceError
+from adk_worker.events import EventKind
 from adk_worker.lease import QUEUE
-from adk_worker.runs import Dispatch, EventKind, Reaped, RunStatus, Stores
+from adk_worker.runs import Dispatch, Reaped, RunStatus, Stores
 from adk_worker.transitions import Attention, Holding, Then, Verdict
 
 _RUNS = 12

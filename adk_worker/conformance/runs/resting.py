@@ -12,8 +12,9 @@ from adk_worker.conformance.runs.driver import PATIENT, TENANT, Driver
 from adk_worker.conformance.texts import TRICKY
 from adk_worker.conformance.waiting import LONG, SOON, race_in_threads, winners
 from adk_worker.errors import FrontierLostError, RunLeaseError, RunNotFoundError, RunStateError
+from adk_worker.events import EventKind, NewEvent
 from adk_worker.lease import RunLease
-from adk_worker.runs import EventKind, NewEvent, RunStatus, Stores
+from adk_worker.runs import RunStatus, Stores
 from adk_worker.transitions import Attention, Reason, Then, Verdict
 
 _RUNS = 10

@@ -11,8 +11,9 @@ from adk_worker.conformance.runs.driver import PATIENT, TENANT, Driver
 from adk_worker.conformance.texts import CONTENTS, MEGABYTE, TRICKY
 from adk_worker.conformance.waiting import LONG, race_in_threads, winners
 from adk_worker.errors import InvalidNameError, NotJSONError, RunExistsError, StaleFenceError
+from adk_worker.events import EventKind
 from adk_worker.lease import QUEUE
-from adk_worker.runs import EventKind, NewRun, RunStatus, Stores
+from adk_worker.runs import NewRun, RunStatus, Stores
 from adk_worker.transitions import Then
 
 _RACERS = 8

@@ -9,8 +9,9 @@ import pytest
 from adk_worker.conformance.runs.driver import HASTY, TENANT, Driver
 from adk_worker.conformance.waiting import LONG, race, race_in_threads, winners
 from adk_worker.errors import ConfigurationError, InvalidNameError, RunLeaseError
+from adk_worker.events import EventKind
 from adk_worker.lease import QUEUE, RunLease
-from adk_worker.runs import EventKind, RunStatus, Stores
+from adk_worker.runs import RunStatus, Stores
 from adk_worker.transitions import Holding, Then
 
 _RUNS = 10

@@ -134,12 +134,13 @@ async def run_bounded(
     executor: Executor,
     timeout: float | None,
     grace: float = CANCEL_GRACE,
+    left: Callable[[asyncio.Future[Ending[T]]], None] | None = None,
 ) -> Returned[T] | Raised | NotStarted | Overran[T]:
     """Run ``call`` in the event loop or else in a thread, and ``then`` on what it returns, in the same place.
 
     ``timeout`` is in seconds and covers the wait for a free thread; a call still waiting then is taken back. A
     cancellation from outside reaches an async function, which is given ``grace`` seconds to end; a sync one is taken
-    back if it has not begun, and left alone if it has.
+    back if it has not begun, and left alone if it has. Of one that goes on, ``left`` is told its end to come.
 
     :raises asyncio.CancelledError: this coroutine itself was cancelled; nothing else is ever raised.
     """
@@ -154,16 +155,14 @@ async def run_bounded(
     try:
         await asyncio.wait({body}, timeout=timeout)
     except asyncio.CancelledError:
-        if thread is not None:
-            thread.take_back()
-        else:
-            await _cancelled(body, grace)
+        goes_on = not thread.take_back() if thread is not None else not await _cancelled(body, grace)
+        if goes_on and left is not None:
+            left(body)
         raise
     if body.done():
         return _ending(body)
     if thread is None:
-        await _cancelled(body, grace)
-        if not body.done():
+        if not await _cancelled(body, grace):
             return Overran(late=body)
         ending = _ending(body)
         return Overran(error=ending.error) if isinstance(ending, Raised) else ending
@@ -179,9 +178,11 @@ async def _in_loop(call: Callable[[], Awaitable[object]], then: Callable[[object
         return Raised(error)
 
 
-async def _cancelled(body: asyncio.Task[Ending[T]], grace: float) -> None:
+async def _cancelled(body: asyncio.Task[Ending[T]], grace: float) -> bool:
+    """Cancel it, and say whether that ended it in time."""
     body.cancel()
     await asyncio.wait({body}, timeout=grace)
+    return body.done()
 
 
 def _ending(body: asyncio.Task[Ending[T]]) -> Ending[T]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from adk_worker.checkpoint import Checkpoint, encode_checkpoint
-from adk_worker.errors import CheckpointTooLargeError, StoreUnavailableError
+from adk_worker.errors import CheckpointTooLargeError, ClaimOwnerError, StoreUnavailableError
 from adk_worker.events import NewEvent
 from adk_worker.history import Handle, Segment
 from adk_worker.idempotency import Claim, Intent
@@ -124,6 +125,15 @@ class FleetScribe:
         await _retried(
             lambda: self._stores.idempotency.record(claim, outcome), stop=stop_after_delay(_EVIDENCE_SECONDS)
         )
+
+    async def abandon(self, claim: Claim) -> None:
+        def given_up(state: RetryCallState) -> bool:
+            return self._interruption.cause is Cause.TIMEOUT or within(state)
+
+        within = stop_after_delay(_EVIDENCE_SECONDS)
+        # Also where an answer was lost and the claim is gone already (F5).
+        with contextlib.suppress(ClaimOwnerError):
+            await _retried(lambda: self._stores.idempotency.abandon(claim), stop=given_up)
 
     async def settle(self, claim: Claim, outcome: ToolOutcome, *, by: str) -> None:
         await self._certain(lambda: self._stores.runs.settle(self._lease, claim, outcome, by=by))

@@ -49,6 +49,7 @@ async def invoke(
     max_result_bytes: int = MAX_RESULT_BYTES,
     grace: float = CANCEL_GRACE,
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    left: Callable[[asyncio.Future[ToolOutcome | Unresolved]], None] | None = None,
 ) -> ToolOutcome | Unresolved:
     """Make a call whose intent is on record, and say how it ended.
 
@@ -57,8 +58,9 @@ async def invoke(
     and given ``grace`` seconds to end. A tool's own ``max_result_bytes`` comes before the one given here. Between the
     attempts of a tool with ``retries``, ``pause`` is awaited with 0.2 s, doubled up to 5 s.
 
-    A cancellation reaches an async tool at once. To see an effectful call through one's own cancellation, run this in
-    a task of its own and shield that.
+    A cancellation reaches an async tool at once. A call that goes on in spite of it is told to ``left``, with the
+    future of its end as in :class:`Unresolved`. To see an effectful call through one's own cancellation, run this in a
+    task of its own and shield that.
 
     :raises asyncio.CancelledError: this coroutine was cancelled, so that nothing is known of the call
         (:attr:`How.CANCELLED`). Nothing else is ever raised, whatever the tool does.
@@ -73,6 +75,7 @@ async def invoke(
             executor=executor,
             timeout=tool.timeout,
             grace=grace,
+            left=None if left is None else lambda late: left(_late(tool, late)),
         )
         end = _end(tool, ended)
         attempts += 1
@@ -108,8 +111,12 @@ def _settled(
     kind = ending(tool.effect, end.how)
     if kind is not None:
         return ToolOutcome(kind=kind, content=end.content)
-    settled = None if late is None else derived(late, lambda ended: _settled(tool, _end(tool, ended)))
+    settled = None if late is None else _late(tool, late)
     return Unresolved(reason=end.how, error_text=str(end.content), late=settled)
+
+
+def _late(tool: Tool, ended: asyncio.Future[Ending[ToolOutcome]]) -> asyncio.Future[ToolOutcome | Unresolved]:
+    return derived(ended, lambda end: _settled(tool, _end(tool, end)))
 
 
 def refuse_unknown(name: str, known: Iterable[str]) -> ToolOutcome:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
 
 from adk_worker.checkpoint import Checkpoint, Checkpointer
-from adk_worker.errors import StaleFenceError
+from adk_worker.errors import ClaimOwnerError, StaleFenceError
 from adk_worker.history import Handle, HistoryStore
 from adk_worker.idempotency import Claim, ClaimState, IdempotencyStore, Intent
 from adk_worker.lease import RunLease
@@ -141,6 +142,11 @@ class LocalScribe:
     async def record(self, claim: Claim, outcome: ToolOutcome) -> None:
         if self._idempotency is not None:
             await self._idempotency.record(claim, outcome)
+
+    async def abandon(self, claim: Claim) -> None:
+        if self._idempotency is not None:
+            with contextlib.suppress(ClaimOwnerError):
+                await self._idempotency.abandon(claim)
 
     async def settle(self, claim: Claim, outcome: ToolOutcome, *, by: str) -> None:
         # A lone store has no settlement by others: taking the claim over first leaves the same trace of who owned it.

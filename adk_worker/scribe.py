@@ -98,6 +98,13 @@ class Scribe(Protocol):
         """Record an outcome. Never refused for the lease's sake (F4)."""
         ...
 
+    async def abandon(self, claim: Claim) -> None:
+        """Take back a claim begun here whose call was not sent and will not be. Never refused for the lease's sake.
+
+        One that was taken over is its former owner's again; a claim that is somebody else's by now is left alone.
+        """
+        ...
+
     async def settle(self, claim: Claim, outcome: ToolOutcome, *, by: str) -> None:
         """Settle another's claim in flight, for a probe that answered. A claim that moved on is left alone."""
         ...

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from adk_worker.checkpoint import Checkpoint, OutstandingCall
 from adk_worker.context import ToolContext
-from adk_worker.errors import AdkError, ToolArgumentsError
+from adk_worker.errors import AdkError, StoreUnavailableError, ToolArgumentsError
 from adk_worker.idempotency import Claim, Intent, call_digest
 from adk_worker.interruption import Cause, Interrupted
 from adk_worker.invocation import Unresolved, invoke, refuse_invalid, refuse_unknown
@@ -213,10 +213,11 @@ class Turn:
                 return standing, False
             for start, claim in zip(recorded, begun, strict=True):
                 claims[start.call.index] = claim
+        if self._interruption.cause is not None:
+            await self._take_back(claims)
+            self._interruption.check()
         mine = [
-            start.call
-            for start in starts
-            if start.call.index not in claims or claims[start.call.index].owned_in_flight_by(self._scribe.owner)
+            start.call for start in starts if start.call.index not in claims or self._mine(claims[start.call.index])
         ]
         # A lone call's outcome goes into the boundary's own write; of several, each is recorded as it comes.
         lone = len(self._frontier.calls) == 1
@@ -226,6 +227,18 @@ class Turn:
         if missing:
             self._interruption.check()
         return Standing.KEPT, missing
+
+    def _mine(self, claim: Claim) -> bool:
+        return claim.owned_in_flight_by(self._scribe.owner)
+
+    async def _take_back(self, claims: Mapping[int, Claim]) -> None:
+        """Told to stop between the intents and the calls: nobody has to ask about what was never sent (I2)."""
+        for index, claim in claims.items():
+            if self._mine(claim) and index not in self._tried:
+                try:
+                    await self._scribe.abandon(claim)
+                except StoreUnavailableError as error:
+                    _log.warning("claim_left_in_flight", key=claim.key, error=str(error))
 
     def _intent(self, start: _Start) -> Intent:
         call = start.call
@@ -255,6 +268,7 @@ class Turn:
                             values,
                             executor=self._executor,
                             max_result_bytes=self._max_result_bytes,
+                            left=None if until is None else functools.partial(self._keep_left, claim),
                         ),
                         until=until,
                     )
@@ -276,11 +290,15 @@ class Turn:
     def _unresolved(self, call: OutstandingCall, claim: Claim | None, ended: Unresolved) -> None:
         said = self._errors[call.index] = self._masker.text(ended.error_text)
         _log.warning("call_unresolved", tool=call.tool, key=call.key, reason=ended.reason.value, error=said)
-        if claim is not None and ended.late is not None:
-            self._keep_late(asyncio.ensure_future(self._record_late(claim, ended.late)))
+        if ended.late is not None:
+            self._keep_left(claim, ended.late)
+
+    def _keep_left(self, claim: Claim | None, late: asyncio.Future[ToolOutcome | Unresolved]) -> None:
+        if claim is not None:
+            self._keep_late(asyncio.ensure_future(self._record_late(claim, late)))
 
     async def _record_late(self, claim: Claim, late: asyncio.Future[ToolOutcome | Unresolved]) -> None:
-        """A call that outlived its time-out has ended after all: what it says is evidence (F4)."""
+        """A call that outlived its time, or its iteration's, has ended after all: what it says is evidence (F4)."""
         outcome = await late
         if isinstance(outcome, ToolOutcome):
             try:

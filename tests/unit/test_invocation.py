@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import gc
@@ -19,6 +20,7 @@ from adk_worker.errors import ToolError
 from adk_worker.invocation import Unresolved, invoke, refuse_invalid, refuse_unknown
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
 from adk_worker.tool import Tool, tool
+from tests.waiting import eventually
 
 EFFECTS = tuple(Effect)
 REPEATABLE = (Effect.READ_ONLY, Effect.IDEMPOTENT)
@@ -528,6 +530,59 @@ async def test_a_tool_that_swallows_a_cancellation_from_outside_does_not_hold_it
     with pytest.raises(asyncio.CancelledError):
         await calling
     go.set()
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_what_goes_on_in_spite_of_a_cancellation_from_outside_has_an_end_to_be_had(call, sync):
+    """F4: in its thread, or swallowing its cancellation; the outcome is evidence whenever it comes."""
+    started, go, left = threading.Event(), threading.Event(), []
+
+    def pay() -> str:
+        started.set()
+        go.wait(30)
+        return "paid"
+
+    async def pay_in_loop() -> str:
+        started.set()
+        while not go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.001)
+        return "paid"
+
+    calling = asyncio.create_task(call(tool(pay if sync else pay_in_loop), grace=0.01, left=left.append))
+    await eventually(started.is_set, what="the tool to have begun")
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    go.set()
+
+    (late,) = left
+    assert (await late).content == "paid"
+
+
+async def test_nothing_is_left_of_a_tool_that_a_cancellation_from_outside_has_ended(call, executor):
+    """I10: nobody knows what it did, and there is nothing to wait for."""
+    started, go, left = asyncio.Event(), threading.Event(), []
+
+    @tool
+    async def pay() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    @tool
+    def never_begun() -> None:
+        raise AssertionError
+
+    for _ in range(2):
+        executor.submit(go.wait, 30)
+    callings = [asyncio.create_task(call(called, left=left.append)) for called in (pay, never_begun)]
+    await started.wait()
+    for calling in callings:
+        calling.cancel()
+    await asyncio.wait(callings)
+    go.set()
+
+    assert left == []
 
 
 async def test_a_cancellation_from_outside_takes_back_a_sync_tool_that_has_not_begun(call, executor):

@@ -8,12 +8,13 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from adk_worker import turn
 from adk_worker.errors import CommitUnknownError, ModelUnavailableError, StoreUnavailableError
-from adk_worker.idempotency import call_digest, call_key
+from adk_worker.idempotency import ClaimState, call_digest, call_key
 from adk_worker.interruption import Cause
 from adk_worker.memory import MemoryData, memory_stores
 from adk_worker.messages import OpaquePart, ToolCallPart
@@ -55,8 +56,12 @@ class Watch:
     def leave(self, lease):
         self.left.append(lease.fence)
 
+    @property
+    def newest(self):
+        return self.entered[max(self.entered)]
+
     def interrupt(self, cause):
-        self.entered[max(self.entered)].set(cause)
+        self.newest.set(cause)
 
 
 class Bench:
@@ -255,6 +260,113 @@ async def test_an_iteration_past_its_time_counts_as_a_crash_and_leaves_the_call_
     (reaped,) = await bench.reap(after=POLICY.retry_backoff_max)
     assert await bench.drive(bench.stepper(agent), reaped.dispatch) == [StepEnd.HANDED_OVER, StepEnd.COMPLETED]
     assert len(far_side.effects) == 1
+
+
+class TestToldToStopBetweenTheIntentAndTheCall:
+    """I2, L9: nothing is dispatched, and nobody has to ask about what was never sent: its claim is taken back."""
+
+    @pytest.fixture
+    def told(self, bench, monkeypatch):
+        """Have the worker told as soon as its intents are on record, the first time."""
+        begin = bench.stores.runs.begin
+
+        def tell(cause):
+            async def begun(*args, **kwargs):
+                answer = await begin(*args, **kwargs)
+                monkeypatch.setattr(bench.stores.runs, "begin", begin)
+                bench.watch.interrupt(cause)
+                await eventually(lambda: bench.watch.newest.cause is cause, what="the work to have been told")
+                return answer
+
+            monkeypatch.setattr(bench.stores.runs, "begin", begun)
+
+        return tell
+
+    async def claims(self, bench):
+        return await bench.stores.runs.claims("run_1", tenant="acme")
+
+    async def test_by_a_drain(self, bench, far_side, told):
+        """The run is handed over at once, and made elsewhere."""
+        told(Cause.DRAIN)
+        stepper = bench.stepper(agent_with(far_side.tool()))
+        assert await stepper.step(await bench.submit(), label="t") is StepEnd.GIVEN_BACK
+        assert (far_side.effects, await self.claims(bench)) == ([], [])
+        run = await bench.run()
+        assert (run.status, run.sequence, run.crashes, run.tries) == (RunStatus.QUEUED, 1, 0, 0)
+        assert await bench.drive(stepper, bench.sent.pop()) == [StepEnd.HANDED_OVER, StepEnd.COMPLETED]
+        assert len(far_side.effects) == 1
+
+    async def test_by_a_supersession(self, bench, far_side, told):
+        """F1: its heir finds a call that never ran, though the lease was live when the intent was recorded."""
+        told(Cause.SUPERSEDED)
+        stepper = bench.stepper(agent_with(far_side.tool()))
+        assert await stepper.step(await bench.submit(), label="t") is StepEnd.SUPERSEDED
+        assert (far_side.effects, await self.claims(bench)) == ([], [])
+        (reaped,) = await bench.reap(after=POLICY.lease_ttl)
+        assert await bench.drive(stepper, reaped.dispatch) == [StepEnd.HANDED_OVER, StepEnd.COMPLETED]
+        assert len(far_side.effects) == 1
+
+    async def test_by_a_cancel(self, bench, far_side, told):
+        """P2: the run ends, and with no call in flight its frontier goes."""
+        told(Cause.CANCEL)
+        begin = bench.stores.runs.begin
+
+        async def begun(*args, **kwargs):
+            answer = await begin(*args, **kwargs)
+            await bench.stores.runs.cancel("run_1", tenant="acme", by="ana")
+            return answer
+
+        bench.stores.runs.begin = begun
+        stepper = bench.stepper(agent_with(far_side.tool()))
+        assert await stepper.step(await bench.submit(), label="t") is StepEnd.CANCELLED
+        assert (far_side.effects, await self.claims(bench)) == ([], [])
+        assert await bench.stores.runs.payload("run_1", tenant="acme") is None
+
+    async def test_by_its_time_being_up(self, bench, far_side, told):
+        """L8."""
+        told(Cause.TIMEOUT)
+        stepper = bench.stepper(agent_with(far_side.tool()))
+        assert await stepper.step(await bench.submit(), label="t") is StepEnd.GIVEN_BACK
+        assert (far_side.effects, await self.claims(bench)) == ([], [])
+        assert (await bench.run()).crashes == 1
+
+    async def test_a_call_that_was_taken_over_is_its_former_owner_s_again(self, bench, far_side, told):
+        """I4: that one may have dispatched it."""
+        # given a repeatable call of a worker that was lost in it
+        far_side.before = asyncio.Event()
+        stepper = bench.stepper(agent_with(far_side.tool(effect="idempotent")))
+        step = asyncio.create_task(stepper.step(await bench.submit(), label="old"))
+        await far_side.entered.wait()
+        step.cancel()
+        await asyncio.wait({step})
+        (before,) = await self.claims(bench)
+        far_side.before = None
+        (reaped,) = await bench.reap(after=POLICY.lease_ttl)
+        # when the next one takes it over, and is told to leave
+        told(Cause.DRAIN)
+        assert await stepper.step(reaped.dispatch, label="new") is StepEnd.GIVEN_BACK
+        # then it is as it was
+        (after,) = await self.claims(bench)
+        assert (after.owner, after.former, after.state) == (before.owner, (), before.state)
+        assert far_side.effects == []
+        assert await bench.drive(stepper, bench.sent.pop()) == [StepEnd.HANDED_OVER, StepEnd.COMPLETED]
+
+    async def test_a_store_that_is_away_leaves_the_claim_in_flight(self, bench, far_side, told):
+        """I4: it is asked about then, as any other; and the worker does not wait for ever to leave."""
+        told(Cause.TIMEOUT)
+        stores = replace(bench.stores, idempotency=Failing(bench.stores.idempotency, "abandon", AWAY, times=-1))
+        stepper = bench.stepper(agent_with(far_side.tool()), stores=stores)
+        assert await stepper.step(await bench.submit(), label="t") is StepEnd.GIVEN_BACK
+        (claim,) = await self.claims(bench)
+        assert (far_side.effects, claim.state) == ([], ClaimState.IN_FLIGHT)
+
+    async def test_an_answer_lost_in_commit_takes_it_back_once(self, bench, far_side, told):
+        """F5."""
+        told(Cause.DRAIN)
+        failing = Failing(bench.stores.idempotency, "abandon", UNKNOWN, after=True)
+        stepper = bench.stepper(agent_with(far_side.tool()), stores=replace(bench.stores, idempotency=failing))
+        assert await stepper.step(await bench.submit(), label="t") is StepEnd.GIVEN_BACK
+        assert (far_side.effects, await self.claims(bench)) == ([], [])
 
 
 class TestCancel:
@@ -662,6 +774,31 @@ async def test_a_late_outcome_of_a_thread_that_cannot_be_stopped_heals_the_run(b
     await stepper.settle_late(10)
     (reaped,) = await bench.reap()
     assert await bench.drive(stepper, reaped.dispatch) == [StepEnd.HANDED_OVER, StepEnd.COMPLETED]
+    assert done == ["12A"]
+
+
+async def test_a_late_outcome_of_a_thread_past_its_iteration_s_time_heals_the_run(bench, far_side):
+    """F4, L8: the iteration is over, its tool is not; what that brings later is evidence all the same."""
+    begun, release, done = threading.Event(), threading.Event(), []
+
+    @tool(timeout=None, name="book")
+    def book(seat: str) -> dict:
+        begun.set()
+        release.wait(10)
+        done.append(seat)
+        return {"seat": seat}
+
+    stepper = bench.stepper(agent_with(book))
+    step = asyncio.create_task(stepper.step(await bench.submit(), label="t"))
+    await eventually(begun.is_set, what="the tool to have begun")
+    bench.watch.interrupt(Cause.TIMEOUT)
+    assert await step is StepEnd.GIVEN_BACK
+    (reaped,) = await bench.reap(after=POLICY.retry_backoff_max)
+    assert await stepper.step(reaped.dispatch, label="t") is StepEnd.PARKED
+    release.set()
+    await stepper.settle_late(10)
+    (healed,) = await bench.reap()
+    assert await bench.drive(stepper, healed.dispatch) == [StepEnd.HANDED_OVER, StepEnd.COMPLETED]
     assert done == ["12A"]
 
 

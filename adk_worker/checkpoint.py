@@ -130,7 +130,8 @@ def decode_checkpoint(payload: str) -> Checkpoint:
     if found > CHECKPOINT_FORMAT:
         raise CheckpointFormatError(found=found, supported=CHECKPOINT_FORMAT)
     try:
-        return Checkpoint.model_validate_json(payload)
+        # As this version writes it from now on: what it adds must not go out under the number of an older one.
+        return Checkpoint.model_validate_json(payload).updated(format=CHECKPOINT_FORMAT)
     except ValidationError as error:
         raise CheckpointFormatError(found=f"{found}, damaged", supported=CHECKPOINT_FORMAT) from error
 

@@ -1,7 +1,11 @@
 """What a message of the fleet carries: a version, names and a number; never a prompt, an argument or a secret.
 
 A message that cannot be read is dropped, and nothing is lost by that: its ticket is in the store, and the reaper
-publishes it again, for a worker that may be newer.
+publishes it again, in its own version and for a worker that may be newer. Passed on instead, it would go round among
+old workers for as long as there are no others, and each round would take a slot from the runs that they can carry on.
+
+It costs time, a grace for each drop, so an upgrade should not come to it: a version is read for one release before any
+is written, so that no worker in a rolling upgrade is sent what it cannot read.
 """
 
 from __future__ import annotations
@@ -14,6 +18,9 @@ from adk_worker.names import check_run
 from adk_worker.runs import Dispatch
 
 VERSION: Final = 1
+"""What this worker writes."""
+READABLE: Final = frozenset({1})
+"""What it reads."""
 
 ADVANCE: Final = "adk.advance"
 RESUME: Final = "adk.resume"
@@ -42,9 +49,10 @@ def decode(args: Sequence[Any], kwargs: Mapping[str, Any], *, recovery: bool) ->
     :raises UnreadableMessageError: they are of another version, or nothing that :func:`encode` makes.
     """
     version = kwargs.get("v")
-    if version != VERSION or isinstance(version, bool):
+    if not isinstance(version, int) or isinstance(version, bool) or version not in READABLE:
         written = f"version {version}" if isinstance(version, int) else "no version that could be one"
-        raise UnreadableMessageError(reason=f"it has {written}, this worker reads {VERSION}")
+        reads = ", ".join(map(str, sorted(READABLE)))
+        raise UnreadableMessageError(reason=f"it has {written}, this worker reads {reads}")
     fields = {"v", "tenant", "run_id", "ticket"}
     if args or set(kwargs) != fields:
         raise UnreadableMessageError(reason=f"its fields are not exactly {', '.join(sorted(fields))}")

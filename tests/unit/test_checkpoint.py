@@ -110,6 +110,14 @@ def test_a_newer_format_is_refused_whatever_else_it_holds(found):
         assert (refused.value.found, refused.value.supported) == (found, CHECKPOINT_FORMAT)
 
 
+def test_an_older_format_is_read_and_goes_out_as_this_version_s(monkeypatch):
+    """C4: what this version adds to a run of an older one is not an older reader's to read."""
+    payload = encode_checkpoint(FORMAT_1)
+    monkeypatch.setattr("adk_worker.checkpoint.CHECKPOINT_FORMAT", 2)
+
+    assert json.loads(encode_checkpoint(decode_checkpoint(payload)))["format"] == 2
+
+
 @pytest.mark.parametrize("payload", ["", "{}", "[]", "null", '{"format":"x"}', '{"format":1', '{"format":null}'])
 def test_what_is_no_checkpoint_is_refused(payload):
     """C4."""

@@ -8,7 +8,7 @@ import pytest
 
 from adk_worker.errors import UnreadableMessageError
 from adk_worker.runs import Dispatch
-from tasks.envelope import decode, encode, shown, task_name
+from tasks.envelope import READABLE, VERSION, decode, encode, shown, task_name
 
 MESSAGE = Dispatch("acme", "run_1", 7)
 
@@ -33,6 +33,11 @@ def test_a_recovery_is_a_task_of_its_own():
 
 def test_logs_and_flower_see_the_run_and_its_ticket_and_not_the_tenant():
     assert shown(MESSAGE) == "{'run_id': 'run_1', 'ticket': 7}"
+
+
+def test_what_is_written_is_read():
+    """And for one release before it is written, so that no worker in a rolling upgrade is sent what it cannot read."""
+    assert VERSION in READABLE
 
 
 @pytest.mark.parametrize(

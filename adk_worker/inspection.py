@@ -117,7 +117,7 @@ async def _with_frontier(found: Inspection, payload: str, stores: Stores, regist
     except CallKeyReusedError as error:
         return replace(found, frontier=frontier, obstacle=error)
     agent = _agent(frontier, registry)
-    return replace(found, frontier=frontier, plan=plan, to_probe=_with_probe(plan, agent))
+    return replace(found, frontier=frontier, plan=plan, to_probe=with_probe(plan, agent))
 
 
 async def _obstacle(found: Inspection, stores: Stores) -> AdkError | None:
@@ -130,7 +130,7 @@ async def _obstacle(found: Inspection, stores: Stores) -> AdkError | None:
         return FrontierLostError(tenant=found.tenant, run_id=found.run_id, sequence=sequence)
     if frontier is None or found.plan is None:
         return None
-    return await missing_history(frontier, stores) or _undecidable(found.plan, found.to_probe)
+    return await missing_history(frontier, stores) or undecidable(found.plan, found.to_probe)
 
 
 async def missing_history(frontier: Checkpoint, stores: Stores) -> HistoryUnavailableError | None:
@@ -147,7 +147,8 @@ async def missing_history(frontier: Checkpoint, stores: Stores) -> HistoryUnavai
     return None
 
 
-def _undecidable(plan: ResumePlan, to_probe: tuple[PlannedCall, ...]) -> IndeterminateToolCallError | None:
+def undecidable(plan: ResumePlan, to_probe: tuple[PlannedCall, ...]) -> IndeterminateToolCallError | None:
+    """The error that names the calls which neither claims nor probes can decide; ``None`` if there are none."""
     asked = {planned.call.index for planned in to_probe}
     left = [planned.call for planned in plan.indeterminate if planned.call.index not in asked]
     if not left:
@@ -156,7 +157,8 @@ def _undecidable(plan: ResumePlan, to_probe: tuple[PlannedCall, ...]) -> Indeter
     return IndeterminateToolCallError(tenant=plan.tenant, run_id=plan.run_id, calls=calls)
 
 
-def _with_probe(plan: ResumePlan, agent: Agent | None) -> tuple[PlannedCall, ...]:
+def with_probe(plan: ResumePlan, agent: Agent | None) -> tuple[PlannedCall, ...]:
+    """Of the calls that may have happened, those whose tool has a probe."""
     if agent is None:
         return ()
     tools = {planned.call.tool: agent.tool(planned.call.tool) for planned in plan.indeterminate}

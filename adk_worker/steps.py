@@ -17,16 +17,13 @@ from typing import Protocol
 import structlog
 
 from adk_worker.agent import Agent
-from adk_worker.checkpoint import Checkpoint, decode_checkpoint
+from adk_worker.checkpoint import Checkpoint
+from adk_worker.deployment import CONFLICTS, accepted
 from adk_worker.errors import (
-    CheckpointFormatError,
     HistoryUnavailableError,
     ModelUnavailableError,
-    ResumeConflictError,
-    RevisionMismatchError,
     StaleFenceError,
     StoreUnavailableError,
-    UnknownAgentError,
 )
 from adk_worker.fleet_scribe import FleetScribe, certain, shielded
 from adk_worker.history import Handle
@@ -208,8 +205,7 @@ class Stepper:
 
     async def _advance(self, taken: Taken, interruption: Interruption) -> tuple[StepEnd, int | None]:
         run, lease = taken.run, taken.lease
-        stored = None if taken.payload is None else decode_checkpoint(taken.payload)
-        agent = self._agent(run, stored)
+        agent, stored = accepted(run, taken.payload, self._registry)
         frontier, handle = await certain(lambda: self._resolved(run, agent, stored), interruption)
         scribe = FleetScribe(
             self._stores, lease, interruption, handle=handle, policy=self._policy, max_bytes=self._max_bytes
@@ -236,10 +232,6 @@ class Stepper:
             if resuming:
                 await self._end_resume(lease)
         return StepEnd(iterated.end.value), scribe.ticket
-
-    def _agent(self, run: Run, frontier: Checkpoint | None) -> Agent:
-        pinned = frontier.revision if frontier else run.revision
-        return self._registry.resolve(run.agent, pinned) if pinned else self._registry.get(run.agent)
 
     async def _resolved(self, run: Run, agent: Agent, frontier: Checkpoint | None) -> tuple[Checkpoint, Handle]:
         """The frontier with its transcript, and the handle of what is stored of that."""
@@ -319,22 +311,13 @@ def _interrupted(cause: Cause, *, draining: bool) -> _Back:
     return _Back(Reason.DRAIN, "the worker is leaving")
 
 
-_CONFLICTS: dict[type[Exception], Attention] = {
-    UnknownAgentError: Attention.AGENT_UNKNOWN,
-    RevisionMismatchError: Attention.REVISION_MISMATCH,
-    CheckpointFormatError: Attention.FORMAT_TOO_NEW,
-    ResumeConflictError: Attention.RESUME_CONFLICT,
-}
-"""What another worker, or the same one later, may be able to do: left for it, and counted as no crash (C4, C7, I9)."""
-
-
 def _back(error: Exception) -> _Back:
     if isinstance(error, Waiting):
         detail = f"waiting to ask about a call again: {error.undecided.detail}"
         return _Back(Reason.CONFLICT, detail, Attention.UNDECIDED_CALL, delay=error.seconds)
     if isinstance(error, ModelUnavailableError):
         return _Back(Reason.CONFLICT, str(error), Attention.MODEL_UNAVAILABLE, delay=error.retry_after or None)
-    for kind, attention in _CONFLICTS.items():
+    for kind, attention in CONFLICTS.items():
         if isinstance(error, kind):
             return _Back(Reason.CONFLICT, str(error), attention)
     return _Back(Reason.EXCEPTION, text_of(error), Attention.EXCEPTION)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 
-from adk_worker.printable import printable_lines
+from adk_worker.printable import printable, printable_lines
+
+_WIDE = 1_000
+"""Columns where nobody looks at a terminal: a line of a pipe is a row, however long."""
 
 
 def say(text: str) -> None:
@@ -25,3 +30,23 @@ def note(text: str) -> None:
 def emit(answer: Mapping[str, Any]) -> None:
     """Print an answer as one line of JSON, in ASCII: nothing in it moves a terminal's cursor."""
     click.echo(json.dumps(answer, ensure_ascii=True, allow_nan=False))
+
+
+def grid(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()) -> str:
+    """A table without its last line break; each cell is escaped. ``right`` names the columns that are set to the right.
+
+    On a terminal it fits into it; in a pipe a row is a line.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        made.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(printable(cell)) for cell in row))
+    width = Console().width if sys.stdout.isatty() else _WIDE
+    written = io.StringIO()
+    Console(file=written, width=width, force_terminal=False, markup=False, highlight=False, emoji=False).print(made)
+    return "\n".join(line.rstrip() for line in written.getvalue().splitlines())

@@ -8,6 +8,7 @@ import click
 
 from adk_worker.cli import options
 from adk_worker.cli.alive import alive
+from adk_worker.cli.check_deploy import check_deploy
 from adk_worker.cli.db import db
 from adk_worker.cli.dev import dev
 from adk_worker.cli.inspect import inspect
@@ -37,5 +38,5 @@ def root() -> None:
     """
 
 
-for command in (run, inspect, list_runs, cancel, prune, db, dev, alive):
+for command in (run, inspect, list_runs, cancel, check_deploy, prune, db, dev, alive):
     root.add_command(command)

@@ -9,7 +9,7 @@ import click
 
 from adk_worker.cli import options
 from adk_worker.cli.exits import ExitCode
-from adk_worker.cli.output import emit, note, say
+from adk_worker.cli.output import emit, grid, note, say
 from adk_worker.cli.program import Invocation, awaited
 from adk_worker.runs import RunStatus
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from adk_worker.runs import Run
 
 _DEFAULT_LIMIT = 50
-_WIDE = 1_000
-"""Columns where nobody looks at a terminal: a line of a pipe is a run, however long."""
 
 
 @click.command("list", short_help="List runs, the newest first.")
@@ -70,21 +68,12 @@ def list_runs(
 
 def table(runs: Sequence[Run]) -> str:
     """Runs as a table, without its last line break. On a terminal it fits into it, in a pipe each run is one line."""
-    import io
-    import sys
-
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     from adk_worker.liveness import short_name
-    from adk_worker.printable import printable, time_of
+    from adk_worker.printable import time_of
 
-    grid = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("TENANT", "RUN", "AGENT", "STATUS", "ATTENTION", "ITERATION", "UPDATED", "HOLDER"):
-        grid.add_column(heading, justify="right" if heading == "ITERATION" else "left", overflow="fold")
-    for run in runs:
-        cells = (
+    headings = ("TENANT", "RUN", "AGENT", "STATUS", "ATTENTION", "ITERATION", "UPDATED", "HOLDER")
+    rows = [
+        (
             run.tenant,
             run.run_id,
             run.agent,
@@ -94,11 +83,9 @@ def table(runs: Sequence[Run]) -> str:
             time_of(run.updated_at),
             short_name(run.holder) if run.holder else "",
         )
-        grid.add_row(*(Text(printable(cell)) for cell in cells))
-    width = Console().width if sys.stdout.isatty() else _WIDE
-    written = io.StringIO()
-    Console(file=written, width=width, force_terminal=False, markup=False, highlight=False, emoji=False).print(grid)
-    return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
+        for run in runs
+    ]
+    return grid(headings, rows, right={"ITERATION"})
 
 
 @click.command("cancel", short_help="Ask for a run's end.")

@@ -263,11 +263,11 @@ class Fleet:
         return await self.stores.runs.cancel(run_id, tenant=tenant, by=by)
 
     async def resume(self, run_id: str, *, tenant: str, by: str) -> Run:
-        """Queue a parked or failed run again, now that its cause is gone.
+        """Queue a parked or failed run again, now that its cause is gone, or one that backs off in the queue at once.
 
         :param by: who asks, and has been authenticated by you; it is kept with the run.
         :raises RunNotFoundError: there is none.
-        :raises RunStateError: it does not rest, or waits for something else.
+        :raises RunStateError: it neither rests nor backs off, or waits for something else.
         :raises FrontierLostError: what ran is ahead of what is stored (C3).
         """
         check_name(by, what="name of who acts")

@@ -85,6 +85,11 @@ def known_dead(name: str) -> bool:
     return holder is not None and holder.process.known_dead()
 
 
+def of_host(host: str) -> str:
+    """What the names of all holders on ``host`` begin with, and no others'."""
+    return f"{host}/"
+
+
 def short_name(name: str) -> str:
     """A holder's name as people read it: host and pid, or the name itself if it is not one of ours."""
     holder = Holder.parse(name)

@@ -11,7 +11,7 @@ def requeue_refused(run: Run, *, stored: int) -> AdkError:
     if run.status is RunStatus.WAITING_APPROVAL:
         return _state(run, "a decision on the approval carries it on, not a requeue")
     if run.status not in {RunStatus.PARKED, RunStatus.FAILED}:
-        return _state(run, "only a parked or a failed run is queued again")
+        return _state(run, "only a run that is parked, has failed or backs off is queued again")
     if run.behind:
         return FrontierLostError(tenant=run.tenant, run_id=run.run_id, sequence=stored)
     return RunLeaseError(

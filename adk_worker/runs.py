@@ -304,15 +304,23 @@ class RunStore(Protocol):
         """Act on the lease of a ``holder`` known dead (I11) before it lapses; ``None`` if it has it no more."""
         ...
 
+    async def held_on(self, host: str, *, within: float) -> Sequence[RunLease]:
+        """Leases of live runs that workers on ``host`` hold, by their names, and that lapse within so many seconds.
+
+        Those that have lapsed are among them. Only reads, and nothing of leases that lapse later: a new worker asks for
+        its dead predecessors' (I11), which nobody renews.
+        """
+        ...
+
     async def sweep(self) -> Sweep:
         """Note a sweep's beginning, and return when the last one was."""
         ...
 
     async def requeue(self, run_id: str, *, tenant: str, by: str, policy: FleetPolicy) -> Submitted:
-        """Queue a parked or failed run again under a new ticket.
+        """Queue a parked or failed run again under a new ticket, or at once one that backs off in the queue.
 
         :raises RunNotFoundError: there is none.
-        :raises RunStateError: it is not resting, or waits for something that a requeue does not answer.
+        :raises RunStateError: it neither rests nor backs off, or waits for something that a requeue does not answer.
         :raises RunLeaseError: somebody holds its lease (L5).
         :raises FrontierLostError: its stored frontier is behind what ran (C3).
         """

@@ -382,17 +382,20 @@ def reap(
 
 
 def requeue(state: State, *, at: StoreTime, policy: FleetPolicy) -> Moved:
-    """Queue a parked or failed run again, under a new ticket, with its counters reset.
+    """Queue a parked or failed run again, or one that backs off in the queue, under a new ticket, without a backoff.
 
-    Refused for a run that is not resting, for one whose stored frontier is behind what ran (C3), and while somebody
-    holds its lease.
+    Refused for any other, for one whose stored frontier is behind what ran (C3), and while somebody holds the lease of
+    a resting one. Only where somebody took a resting run up is the cause of its crashes said to be gone.
     """
+    live = state.phase is Phase.LIVE
+    backs_off = live and state.lease.holding is Holding.QUEUE and state.attention is not None
     held = state.lease.holding is not Holding.FREE and not state.lease.lapsed(at.now)
-    if state.phase not in {Phase.PARKED, Phase.FAILED} or state.behind or held:
+    rests = state.phase in {Phase.PARKED, Phase.FAILED} and not held
+    if state.behind or not (backs_off or rests):
         return Moved(state, Verdict.REFUSED)
     queued = _queued(state.lease.fence, wait=policy.dispatch_grace, at=at)
-    live = replace(state, phase=Phase.LIVE, crashes=0, tries=0, attention=None, parked_on=(), lease=queued)
-    return Moved(live)
+    crashes = state.crashes if live else 0
+    return Moved(replace(state, phase=Phase.LIVE, crashes=crashes, tries=0, attention=None, parked_on=(), lease=queued))
 
 
 def heal(state: State, *, key: str, at: StoreTime, policy: FleetPolicy) -> Moved:

@@ -22,6 +22,7 @@ from adk_worker.registry import Registry
 from adk_worker.runs import Stores
 from adk_worker.settings import Settings
 from stores import open_stores
+from tasks.arrival import Arrival
 from tasks.death import Undertaker
 from tasks.dispatch import CeleryDispatcher
 from tasks.drain import Drain, Watch
@@ -47,7 +48,9 @@ class Host:
         self.drain = Drain()
         self.dispatcher = CeleryDispatcher(app, timeout=settings.socket_timeout)
         self.undertaker = Undertaker(lambda: _small(settings), self.dispatcher, settings.fleet_policy)
+        self._app = app
         self._registry: Registry | None = None
+        self._arrival: Arrival | None = None
         self._main = os.getpid()
         self._slots: dict[int, _Slot] = {}
 
@@ -77,6 +80,17 @@ class Host:
                 providers.check(agent.model)
             _log.info("agents_loaded", agents=", ".join(self._registry.names))
         self._await_store()
+
+    def arrive(self) -> None:
+        """Free the runs that this program's start makes free to go on, in the background, the first time."""
+        if self._arrival is None:
+            self._arrival = Arrival(
+                lambda: _small(self.settings),
+                lambda: CeleryDispatcher(self._app, timeout=self.settings.socket_timeout),
+                self.settings.fleet_policy,
+                self._registry or Registry(),
+            )
+            self._arrival.start()
 
     def process(self) -> WorkerProcess:
         """This process's own, made when it is first asked for."""

@@ -92,6 +92,11 @@ class FleetWorker(Worker):
         self.vitals.enter(Phase.CONSUMING)
         self._beats = hub.call_repeatedly(EVERY, self.vitals.beat)
 
+    def on_consumer_ready(self, consumer: Any) -> None:
+        """Tell that it is ready, and see to what waited for it: the broker is there to be told."""
+        super().on_consumer_ready(consumer)
+        self._host.arrive()
+
     def start(self) -> None:
         """Run until told to stop."""
         super().start()

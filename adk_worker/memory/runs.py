@@ -12,7 +12,7 @@ from adk_worker.lease import RunLease, check_holder, check_ttl
 from adk_worker.memory import advancing, claims, journal, pruning, reading, resting, sweeping
 from adk_worker.memory.data import MemoryData, RunKey, StoredRun, as_run_lease, stale
 from adk_worker.messages import canonical_json
-from adk_worker.names import check_run
+from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, RunFilter, Submitted, Sweep, Taken
@@ -142,6 +142,11 @@ class MemoryRunStore:
             if key not in self._data.runs or lease.holding is not Holding.WORKER or lease.holder != holder:
                 return None
             return sweeping.reap(self._data, key, policy=policy, known_dead=True)
+
+    async def held_on(self, host: str, *, within: float) -> Sequence[RunLease]:
+        check_name(host, what="host")
+        with self._data.lock:
+            return sweeping.held_on(self._data, host, within=within)
 
     async def sweep(self) -> Sweep:
         with self._data.lock:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adk_worker import events, transitions
+from adk_worker.lease import RunLease
+from adk_worker.liveness import of_host
 from adk_worker.memory import journal
-from adk_worker.memory.data import MemoryData, RunKey
+from adk_worker.memory.data import MemoryData, RunKey, as_run_lease
 from adk_worker.memory.writing import end_cancelled
 from adk_worker.runs import Dispatch, Reaped
 from adk_worker.transitions import FleetPolicy, Holding, Phase, Verdict
@@ -21,6 +23,23 @@ def lapsed(data: MemoryData) -> Sequence[tuple[float, RunKey]]:
         if row.state.phase is Phase.LIVE and lease.lapsed(now):
             found.append((lease.expires_at, key))
     return sorted(found)
+
+
+def held_on(data: MemoryData, host: str, *, within: float) -> Sequence[RunLease]:
+    """See :meth:`adk_worker.runs.RunStore.held_on`."""
+    until = data.clock() + within
+    due = [key for key in data.runs if data.lease(key).lapsed(until)]
+    found = [lease for key in due if (lease := held(data, key, host)) is not None]
+    return sorted(found, key=lambda lease: lease.expires_at)
+
+
+def held(data: MemoryData, key: RunKey, host: str) -> RunLease | None:
+    """The lease of a live run, if a worker on ``host`` holds it."""
+    lease = data.lease(key)
+    live = key in data.runs and data.runs[key].state.phase is Phase.LIVE
+    if not live or lease.holding is not Holding.WORKER or not (lease.holder or "").startswith(of_host(host)):
+        return None
+    return as_run_lease(key, lease)
 
 
 def reap(

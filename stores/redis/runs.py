@@ -152,6 +152,10 @@ class RedisRunStore:
             lambda runs: runs.claim_dead(run_id, tenant=tenant, holder=holder, policy=policy),
         )
 
+    async def held_on(self, host: str, *, within: float) -> Sequence[RunLease]:
+        check_name(host, what="host")
+        return await self._server.run(lambda process: sweeping.held_on(process, host, within=within))
+
     async def sweep(self) -> Sweep:
         return await self._server.run(sweeping.sweep)
 

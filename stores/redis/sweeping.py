@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 import structlog
 
 from adk_worker.errors import StoreUnavailableError
+from adk_worker.lease import RunLease
 from adk_worker.memory import sweeping
 from adk_worker.memory.data import RunKey
 from adk_worker.runs import Reaped, Sweep
 from adk_worker.transitions import FleetPolicy
+from stores.redis.data import RunData
 from stores.redis.keys import BUCKETS, SWEPT, Keys, bucket_of_run, run_of
 from stores.redis.server import Process
 from stores.redis.transaction import server_time
+
+_ALL: Final = -1
 
 _log = structlog.get_logger(__name__)
 
@@ -38,6 +43,16 @@ def claim_lapsed(process: Process, *, policy: FleetPolicy, limit: int, count_cra
         if reaped is not None:
             acted.append(reaped)
     return acted
+
+
+def held_on(process: Process, host: str, *, within: float) -> Sequence[RunLease]:
+    """See :meth:`adk_worker.runs.RunStore.held_on`. Of the rows, those alone are read that are due by then."""
+    found: list[RunLease] = []
+    for bucket in range(BUCKETS):
+        runs = [run for _, run in _lapsed(process, bucket, _ALL, within=within)[1]]
+        if runs:
+            found += process.transact(bucket, partial(_held, runs=runs, host=host))
+    return sorted(found, key=lambda lease: lease.expires_at)
 
 
 def sweep(process: Process) -> Sweep:
@@ -72,7 +87,14 @@ def _due(process: Process, limit: int) -> Sequence[tuple[float, RunKey]]:
     return found
 
 
-def _lapsed(process: Process, bucket: int, limit: int) -> tuple[float, Sequence[tuple[float, RunKey]]]:
-    seconds, microseconds, found = process.call("lapsed", [Keys(bucket).lapses], [limit])
+def _held(data: RunData, runs: Sequence[RunKey], host: str) -> Sequence[RunLease]:
+    data.look(runs=runs)
+    return [lease for run in runs if (lease := sweeping.held(data, run, host)) is not None]
+
+
+def _lapsed(
+    process: Process, bucket: int, limit: int, *, within: float = 0.0
+) -> tuple[float, Sequence[tuple[float, RunKey]]]:
+    seconds, microseconds, found = process.call("lapsed", [Keys(bucket).lapses], [limit, repr(float(within))])
     names = zip(found[::2], found[1::2], strict=True)
     return server_time(seconds, microseconds), [(float(lapsed), run_of(name)) for name, lapsed in names]

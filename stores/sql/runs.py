@@ -130,6 +130,10 @@ class SqlRunStore:
             lambda tx: sweeping.claim_dead(tx, tenant, run_id, holder=holder, policy=policy)
         )
 
+    async def held_on(self, host: str, *, within: float) -> Sequence[RunLease]:
+        check_name(host, what="host")
+        return await self._database.read(lambda tx: sweeping.held_on(tx, host, within=within))
+
     async def sweep(self) -> Sweep:
         return await self._database.write(sweeping.sweep)
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import Connection, and_, bindparam, select, update
+from sqlalchemy import Connection, Double, and_, bindparam, func, select, update
 
 from adk_worker import events, transitions
+from adk_worker.lease import RunLease
+from adk_worker.liveness import of_host
 from adk_worker.runs import Dispatch, Reaped, Sweep
 from adk_worker.transitions import FleetPolicy, Holding, Verdict
 from stores.sql import journal
 from stores.sql.dialects import store_clock
 from stores.sql.locks import LEASE_COLUMNS, RUN_AND_LEASE, LockedRun, lock_run, locked_run, timed
+from stores.sql.rows import lease_state, run_lease
 from stores.sql.schema import LIVE, leases, runs, schema_row
 from stores.sql.writing import end_cancelled
 
@@ -32,6 +35,19 @@ _LOCK_LAPSED: Final = timed(
     .with_for_update(skip_locked=True)
 )
 
+# No index is kept for this, which is asked once in a worker's life, while every renewal would have to write it. It
+# reads what is due within a TTL, as the sweeps of a TTL do. Compared by length: LIKE has characters of its own.
+_HELD_ON: Final = (
+    select(leases.c.tenant, leases.c.run_id, *LEASE_COLUMNS)
+    .where(
+        LIVE,
+        leases.c.expires_at <= select(store_clock()).scalar_subquery() + bindparam("within", type_=Double),
+        leases.c.holding == Holding.WORKER.value,
+        func.substr(leases.c.holder, 1, bindparam("length")) == bindparam("begins"),
+    )
+    .order_by(leases.c.expires_at)
+)
+
 _LOCK_SWEEP: Final = timed(select(schema_row.c.last_sweep).with_for_update())
 _WRITE_SWEEP: Final = update(schema_row).values(last_sweep=bindparam("began"))
 
@@ -49,6 +65,14 @@ def claim_dead(tx: Connection, tenant: str, run_id: str, *, holder: str, policy:
     if run is None or run.state.lease.holding is not Holding.WORKER or run.state.lease.holder != holder:
         return None
     return _reap(tx, run, policy=policy, known_dead=True)
+
+
+def held_on(tx: Connection, host: str, *, within: float) -> Sequence[RunLease]:
+    """See :meth:`adk_worker.runs.RunStore.held_on`."""
+    begins = of_host(host)
+    this = {"within": within, "begins": begins, "length": len(begins)}
+    rows = tx.execute(_HELD_ON, this).mappings()
+    return [run_lease(row["tenant"], row["run_id"], lease_state(row)) for row in rows]
 
 
 def _reap(

@@ -80,6 +80,8 @@ QUERIES = {
         10,
     ),
     "the oldest lapsed lease": (sweeping.oldest_lapsed, 1),
+    # What is due within that time, and no live run beyond.
+    "leases held on a host": (lambda tx: sweeping.held_on(tx, "host", within=60.0), LAPSED),
     "lock a run": (lambda tx: locks.lock_run(tx, TENANT, RUN), 2),
     "lock a lease": (lambda tx: locks.lock_lease(tx, TENANT, RUN), 1),
     "read a run": (lambda tx: reading.get(tx, TENANT, RUN), 2),

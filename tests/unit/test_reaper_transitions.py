@@ -86,9 +86,19 @@ def test_a_resting_run_is_queued_again(phase, lease):
     assert requeue(worn, at=AT, policy=POLICY).state == State(lease=queued(8))
 
 
+def test_a_run_that_backs_off_is_queued_again_at_once():
+    """L2, C4: its backoff begins anew; nobody has said that the cause of its crashes is gone."""
+    worn = State(lease=queued(expires_at=NOW + 300), crashes=3, tries=9, attention=Attention.REVISION_MISMATCH)
+
+    assert requeue(worn, at=AT, policy=POLICY).state == State(lease=queued(8), crashes=3)
+
+
 @pytest.mark.parametrize(
     "state",
     [
+        State(lease=queued()),
+        State(lease=queued(), attention=Attention.REVISION_MISMATCH, behind=True),
+        State(lease=held(), attention=Attention.REVISION_MISMATCH),
         *(State(lease=FREE, phase=phase) for phase in Phase if phase not in {Phase.PARKED, Phase.FAILED}),
         State(lease=FREE, phase=Phase.PARKED, behind=True),
         State(lease=held(), phase=Phase.PARKED),

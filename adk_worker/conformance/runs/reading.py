@@ -213,6 +213,8 @@ class ReadingConformance:
         if name is not None:
             with pytest.raises(InvalidNameError):
                 await runs.list(RunFilter(tenant=name), limit=10)
+        with pytest.raises(InvalidNameError):
+            await runs.held_on(name, within=LONG)
 
     @staticmethod
     async def _cancelled(driver: Driver, lease: RunLease) -> None:

@@ -255,6 +255,44 @@ class ReaperConformance:
         assert reaped == Reaped(TENANT, "run", Holding.WORKER, Verdict.PARKED, None)
         assert (await driver.run()).attention is Attention.POISONED
 
+    async def test_what_a_host_holds_is_found_by_its_holders_names(self, stores: Stores) -> None:
+        """I11: a worker that starts asks for its dead predecessors' leases; names are taken literally (T1)."""
+        names = {
+            "mine": "host_1/7/label",
+            "lapsed": "host_1/8/label",
+            "another": "host_10/7/label",
+            "wild": "hostX1/7/label",
+            "upper": "HOST_1/7/label",
+            "foreign": "host_1",
+        }
+        leases = {}
+        for run_id, holder in names.items():
+            driver = Driver(stores, run_id=run_id)
+            ticket = (await driver.submit()).ticket
+            assert ticket is not None
+            taken = await driver.take(ticket, holder=holder, ttl=SOON if run_id == "lapsed" else LONG)
+            assert taken is not None
+            leases[run_id] = taken.lease
+        await Driver(stores, run_id="lapsed").lapse()
+
+        assert list(await stores.runs.held_on("host_1", within=2 * LONG)) == [leases["lapsed"], leases["mine"]]
+        assert list(await stores.runs.held_on("host_1", within=LONG / 2)) == [leases["lapsed"]]
+        assert list(await stores.runs.held_on("host_%", within=2 * LONG)) == []
+
+    async def test_what_no_worker_holds_is_nobody_s_on_any_host(self, stores: Stores) -> None:
+        """I11, L2: neither the queue's, nor what a worker has given up, nor a lease on a resting run."""
+        queued, over, resting = (Driver(stores, run_id=f"run-{number}") for number in range(3))
+        for driver, then in ((queued, Then.HAND_OVER), (over, Then.COMPLETE), (resting, Then.PARK)):
+            ticket = (await driver.submit()).ticket
+            assert ticket is not None
+            taken = await driver.take(ticket, holder="host/7/label")
+            assert taken is not None
+            await driver.commit(taken.lease, 1, then)
+        await stores.leases.acquire("run-2", tenant=TENANT, holder="host/8/cli", ttl_seconds=LONG)
+        await stores.leases.acquire("lone", tenant=TENANT, holder="host/9/cli", ttl_seconds=LONG)
+
+        assert list(await stores.runs.held_on("host", within=2 * LONG)) == []
+
     # --- what to look at --------------------------------------------------------------------------------------
 
     async def test_the_time_of_the_last_sweep_is_kept(self, stores: Stores) -> None:

@@ -180,6 +180,26 @@ class RestingConformance:
         assert taken is not None
         assert taken.payload == driver.boundary(1).payload
 
+    async def test_a_run_that_backs_off_is_queued_again_at_once(self, stores: Stores) -> None:
+        """C4, C7, L2: under a new ticket, and its backoff begins anew; its crashes count on."""
+        driver = Driver(stores, policy=_BACKOFF)
+        await driver.give_back(await driver.worker())
+        await driver.give_back(await driver.worker(), Reason.CONFLICT, attention=Attention.REVISION_MISMATCH)
+        backing_off = await driver.run()
+
+        submitted = await driver.requeue()
+
+        run = await driver.run()
+        assert submitted.run == run
+        assert (run.status, run.fence) == (RunStatus.QUEUED, submitted.ticket)
+        assert run.fence > backing_off.fence
+        assert (run.crashes, run.tries, run.attention, run.detail) == (1, 0, None, None)
+        assert (run.expires_at or 0) - run.updated_at == pytest.approx(_BACKOFF.dispatch_grace)
+        (event,) = await driver.events(EventKind.REQUEUED)
+        assert (event.data, event.fence) == ({"by": "ann"}, run.fence)
+        assert await driver.take(backing_off.fence) is None
+        assert await driver.take(run.fence) is not None
+
     async def test_a_poisoned_run_is_queued_again(self, stores: Stores) -> None:
         """C3: somebody mended what it died of; it may die as often again."""
         driver = Driver(stores)

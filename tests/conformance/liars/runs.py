@@ -16,7 +16,7 @@ from adk_worker.memory import (
     MemoryLeaseStore,
     MemoryRunStore,
 )
-from adk_worker.memory.data import StoredCheckpoint
+from adk_worker.memory.data import StoredCheckpoint, as_run_lease
 from adk_worker.messages import load_messages
 from adk_worker.runs import Renewal
 from adk_worker.transitions import Holding, LeaseState, Phase, State, Then, Verdict
@@ -381,6 +381,14 @@ class Null(MemoryRunStore):
         return acted
 
 
+class Nearby(MemoryRunStore):
+    """Takes a host's name for the beginning of one."""
+
+    async def held_on(self, host, *, within):
+        found = [(key, lease) for key, lease in self._data.leases.items() if str(lease.holder).startswith(host)]
+        return [as_run_lease(key, lease) for key, lease in found if lease.lapsed(self._data.clock() + within)]
+
+
 class Burying(MemoryRunStore):
     """Acts on a run whose holder is dead, though another has it by now (I11)."""
 
@@ -555,6 +563,7 @@ LIES = (
     _lie("test_a_run_that_keeps_killing_its_workers_is_parked", runs=Tireless),
     _lie("test_a_live_run_that_is_released_is_the_queues", runs=Null),
     _lie("test_a_holder_that_has_the_lease_no_more_is_not_acted_on", runs=Burying),
+    _lie("test_what_a_host_holds_is_found_by_its_holders_names", runs=Nearby),
     _lie("test_the_callers_clock_lapses_nothing", runs=CallersTime),
     _lie("test_a_run_that_was_let_go_ends_at_the_next_take_or_sweep", runs=_deaf("take")),
     _lie(_NEXT_WRITE, runs=_deaf("begin")),

@@ -184,9 +184,16 @@ class FleetUnderTest:
             **more,
         }
 
-    def celery(self, name: str, *arguments: str, ready: str | None = None, **environment: str) -> Process:
-        """Start a Celery program; return once its log says ``ready``."""
-        command = [sys.executable, "-m", "celery", "-A", "tasks.app", *arguments]
+    def celery(
+        self,
+        name: str,
+        *arguments: str,
+        ready: str | None = None,
+        wrapped: Sequence[str] = (),
+        **environment: str,
+    ) -> Process:
+        """Start a Celery program, ``wrapped`` in a command; return once its log says ``ready``."""
+        command = [*wrapped, sys.executable, "-m", "celery", "-A", "tasks.app", *arguments]
         process = Process(name, command, log=self.folder / f"{name}.log", environment=self.environment(**environment))
         self._processes.append(process)
         self._guard.watch(process.pid)
@@ -194,12 +201,20 @@ class FleetUnderTest:
             wait_until(lambda: process.says(ready), within=PATIENCE, what=f"{name} to be ready")
         return process
 
-    def worker(self, name: str, *, pool: str = "threads", slots: int | None = None, **environment: str) -> Process:
+    def worker(
+        self,
+        name: str,
+        *,
+        pool: str = "threads",
+        slots: int | None = None,
+        wrapped: Sequence[str] = (),
+        **environment: str,
+    ) -> Process:
         """Start a worker, and return once it consumes. ``slots`` is how many tasks it carries out at once."""
         arguments = ["worker", "-Q", "adk", "-n", f"{name}@%h", "-l", "INFO", *ALONE, *POOLS[pool]]
         if slots is not None:
             arguments += ["--concurrency", str(slots)]
-        return self.celery(name, *arguments, ready=f"{name}@", **environment)
+        return self.celery(name, *arguments, ready=f"{name}@", wrapped=wrapped, **environment)
 
     def backstage(self) -> None:
         """Start what reaps: beat, and a worker of the control queue."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 import structlog
@@ -30,6 +31,7 @@ class Arrival:
     :param open_stores: opens a small bundle, to be closed again.
     :param make_dispatcher: makes one for this thread alone, to be closed again.
     :param registry: the agents of this worker; an empty one recalls nothing.
+    :param no_forks: what to hold meanwhile, so that no child is forked.
     """
 
     def __init__(
@@ -38,7 +40,9 @@ class Arrival:
         make_dispatcher: Callable[[], CeleryDispatcher],
         policy: FleetPolicy,
         registry: Registry,
+        no_forks: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
+        self._no_forks = no_forks
         self._open_stores = open_stores
         self._make_dispatcher = make_dispatcher
         self._policy = policy
@@ -55,7 +59,8 @@ class Arrival:
 
     def _main(self) -> None:
         try:
-            asyncio.run(self._look())
+            with self._no_forks():
+                asyncio.run(self._look())
         except Exception as error:  # noqa: BLE001 - the worker works all the same
             _log.warning("arrival_cut_short", error=text_of(error))
 

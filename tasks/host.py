@@ -26,6 +26,7 @@ from tasks.arrival import Arrival
 from tasks.death import Undertaker
 from tasks.dispatch import CeleryDispatcher
 from tasks.drain import Drain, Watch
+from tasks.forking import ForkLock
 from tasks.process import WorkerProcess
 
 EX_SOFTWARE: Final = 70
@@ -47,7 +48,11 @@ class Host:
         self.settings = settings
         self.drain = Drain()
         self.dispatcher = CeleryDispatcher(app, timeout=settings.socket_timeout)
-        self.undertaker = Undertaker(lambda: _small(settings), self.dispatcher, settings.fleet_policy)
+        lock = ForkLock()
+        self._no_forks = lambda: lock.over(settings.store_url)
+        self.undertaker = Undertaker(
+            lambda: _small(settings), self.dispatcher, settings.fleet_policy, no_forks=self._no_forks
+        )
         self._app = app
         self._registry: Registry | None = None
         self._arrival: Arrival | None = None
@@ -89,6 +94,7 @@ class Host:
                 lambda: CeleryDispatcher(self._app, timeout=self.settings.socket_timeout),
                 self.settings.fleet_policy,
                 self._registry or Registry(),
+                no_forks=self._no_forks,
             )
             self._arrival.start()
 

@@ -164,6 +164,27 @@ class TestTheParentNeverNotices:
         assert parent.opened == 1
 
 
+async def test_nothing_is_forked_while_the_store_is_open_and_the_broker_is_not_waited_for_under_that(parent, dead):
+    """A child that inherits an open SQLite writes to a log that nobody reads."""
+    told = []
+
+    class Lock:
+        def __enter__(self):
+            told.append("no forks")
+
+        def __exit__(self, *_):
+            told.append("forks")
+
+    class Telling(Dispatcher):
+        async def dispatch(self, message):
+            told.append("published")
+
+    await parent.hold(dead)
+    parent.undertaker = Undertaker(lambda: told.append("opened") or parent.open(), Telling(), POLICY, no_forks=Lock)
+    parent.report()
+    assert told == ["no forks", "opened", "forks", "published"]
+
+
 async def test_between_deaths_there_is_no_thread(parent, dead):
     """Children are forked all the time, and should inherit none."""
     await parent.hold(dead)

@@ -86,9 +86,21 @@ class Bed:
         self._guard.watch(process.pid)
         return process
 
-    def worker(self, name: str, app: str, queue: str, *, pool: str = "threads", level: str = "WARNING") -> Process:
+    def worker(
+        self,
+        name: str,
+        app: str,
+        queue: str,
+        *,
+        pool: str = "threads",
+        slots: int | None = None,
+        level: str = "WARNING",
+    ) -> Process:
         """Start a worker. Whoever needs to know that it consumes gives it something to do."""
-        return self.celery(name, app, "worker", "-Q", queue, "-n", f"{name}@bench", *POOLS[pool], *_ALONE, "-l", level)
+        arguments = ["worker", "-Q", queue, "-n", f"{name}@bench", *POOLS[pool], *_ALONE, "-l", level]
+        if slots is not None:
+            arguments += ["--concurrency", str(slots)]
+        return self.celery(name, app, *arguments)
 
     def backstage(self) -> None:
         """Start what reaps."""

@@ -1,6 +1,6 @@
 """Measures the fleet beside the bare Celery chain, in one run, on this machine.
 
-    python -m benchmarks.fleet [--rounds 3] [--chains 8] [--steps 25] [--only rates|commits|bytes|recovery …]
+    python -m benchmarks.fleet [--rounds 3] [--chains 8] [--steps 25] [--only rates|commits|bytes|recovery|drain …]
 
 Needs PostgreSQL and Redis installed; both are started for it, on loopback. Figures are medians of interleaved rounds.
 What they say is in docs/measurements.md.
@@ -23,11 +23,12 @@ import structlog
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import costs, rates, recovery
+from benchmarks import costs, drains, rates, recovery
 from benchmarks.bed import POOLS, Servers, servers
 from benchmarks.rates import Load, Rate
 
 LENGTHS = (10, 1000)
+_PARTS = ("rates", "commits", "bytes", "recovery", "drain")
 _PACKAGES = ("celery", "kombu", "redis", "SQLAlchemy", "psycopg2-binary", "pydantic")
 
 
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "commits": _commits,
         "bytes": _bytes,
         "recovery": lambda on: _recovery(on, load.rounds),
+        "drain": lambda on: _drain(on, load.rounds),
     }
     with servers() as on:
         console.print(_machine(on))
@@ -55,7 +57,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each measure (3)")
     parser.add_argument("--chains", type=int, default=8, help="chains, or runs, side by side (8)")
     parser.add_argument("--steps", type=int, default=25, help="tool calls of a run (25)")
-    parser.add_argument("--only", nargs="+", choices=["rates", "commits", "bytes", "recovery"], help="a part")
+    parser.add_argument("--only", nargs="+", choices=_PARTS, help="a part")
     return parser.parse_args(arguments)
 
 
@@ -140,6 +142,21 @@ def _recovery(on: Servers, rounds: int) -> Table:
         table.add_row(
             name, ", ".join(times.values()), f"{median(seconds):.1f}", ", ".join(f"{one:.1f}" for one in seconds)
         )
+    return table
+
+
+def _drain(on: Servers, rounds: int) -> Table:
+    title = f"From SIGTERM to a worker full of waiting model calls, in seconds, medians (each) of {rounds} rounds"
+    table = _table(title, "its pool", "runs", "all handed over", "all taken elsewhere", "the worker has ended")
+    for pool, slots in drains.SLOTS.items():
+        measured = drains.measure(on, pool=pool, rounds=rounds)
+        columns = (
+            [one.handed_over for one in measured],
+            [one.taken for one in measured],
+            [one.ended for one in measured],
+        )
+        shown = (f"{median(each):.1f} ({', '.join(f'{one:.1f}' for one in each)})" for each in columns)
+        table.add_row(pool, str(slots), *shown)
     return table
 
 

@@ -8,6 +8,7 @@ import structlog
 from amqp.exceptions import AccessRefused
 from celery.exceptions import WorkerShutdown
 from celery.worker.consumer import Consumer
+from celery.worker.state import reserved_requests
 from kombu.transport.virtual import Transport
 
 from adk_worker.pulse import Phase
@@ -66,6 +67,26 @@ class FleetConsumer(Consumer):
                 f"the broker refuses this worker: {text_of(exc)}. Check user, password and host in ADK_BROKER_URL."
             )
         super().on_connection_error_before_connected(exc)
+
+    def stop_taking(self) -> None:
+        """Take no message from here on, and give back at once those that wait here for a slot.
+
+        Celery would keep them until the last task has ended, and among them those of the runs that are being handed
+        over: the broker gives a message to whoever has asked for one longest, and this worker had.
+        """
+        taking: Any = self.task_consumer
+        if taking is None:
+            return
+        self.task_consumer: Any = None
+        for request in tuple(reserved_requests):
+            # It goes back with the channel, by which it can be acknowledged no more. If it is carried out here after
+            # all, because a child has it already, the one that is given back is the copy that finds its ticket spent.
+            request.acknowledged = True
+        try:
+            taking.cancel()
+            taking.channel.close()
+        except Exception as error:  # noqa: BLE001 - the broker is away, say; it gives them back by itself then
+            _log.warning("messages_not_given_back", error=text_of(error))
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """Give the lost connection up. Messages in hand are in the store: the reaper publishes them again."""

@@ -26,6 +26,10 @@ class Drain:
             self._sent = True
             os.write(self._write, b"!")
 
+    def fileno(self) -> int:
+        """What becomes readable once it was sent, and stays so; for whoever watches files already."""
+        return self._read
+
     @property
     def sent(self) -> bool:
         """Whether it was sent, by whichever process."""

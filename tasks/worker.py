@@ -16,6 +16,7 @@ from click import ClickException
 from adk_worker.errors import ConfigurationError, UnreadableMessageError
 from adk_worker.pulse import Phase
 from tasks.config import WORK_QUEUE
+from tasks.consumer import FleetConsumer
 from tasks.death import Death
 from tasks.envelope import ADVANCE, RESUME, decode
 from tasks.host import Host
@@ -76,12 +77,14 @@ class FleetWorker(Worker):
         signals.task_failure.connect(self._on_task_failure, weak=False)
 
     def register_with_event_loop(self, hub: Any) -> None:
-        """Look after the children of a prefork pool more often than the pool does by itself.
+        """Hear of a drain at once, and look after the children of a prefork pool more often than that does by itself.
 
         It looks when a child's pipe closes, which is a moment before the child can be waited for, and may then notice
         nothing until its own timer, five seconds later.
         """
         super().register_with_event_loop(hub)
+        # Told to leave, the loop would look up with the next message only: one, perhaps, that was just handed over.
+        hub.add_reader(self._host.drain, hub.remove, self._host.drain)
         maintain = getattr(self.pool, "maintain_pool", None)
         if self._deaths is not None:
             self._deaths.cancel()
@@ -111,6 +114,8 @@ class FleetWorker(Worker):
         """Leave when all work has been handed over."""
         self._host.drain.send()
         self.vitals.enter(Phase.LEAVING)
+        if not in_sighandler and isinstance(self.consumer, FleetConsumer):
+            self.consumer.stop_taking()
         super().stop(in_sighandler=in_sighandler, exitcode=exitcode)
 
     def terminate(self, in_sighandler: bool = False) -> None:  # noqa: FBT001, FBT002 - Celery's

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
+
 import amqp
 import pytest
 from celery import Celery
 from celery.exceptions import WorkerShutdown
 from celery.worker.consumer import Consumer
+from celery.worker.state import reserved_requests
+from kombu import Connection, Queue
 from kombu.transport.virtual import Transport
 from structlog.testing import capture_logs
 
@@ -80,6 +84,51 @@ def test_an_error_before_the_connection_was_given_up_is_not_kept_quiet(consumer,
 
     with pytest.raises(TypeError):
         consumer.on_connection_error_after_connected(ConnectionError())
+
+
+class Reserved:
+    """A message's request, as Celery keeps it until a slot is free."""
+
+    acknowledged = False
+
+
+class TestLeaving:
+    @pytest.fixture
+    def taking(self, consumer):
+        """A consumer of a queue in which there was one message, which it has in hand."""
+        with Connection("memory://") as connection:
+            queue = Queue(uuid.uuid4().hex)(connection.channel())
+            queue.declare()
+            connection.Producer().publish("first", routing_key=queue.name)
+            consumer.task_consumer = connection.Consumer(queue, callbacks=[lambda *_: None])
+            consumer.task_consumer.channel.do_restore = True  # as a broker's; the one in memory does not care
+            consumer.task_consumer.consume()
+            connection.drain_events(timeout=5)
+            yield queue
+
+    def test_gives_back_at_once_what_waits_for_a_slot(self, consumer, taking):
+        """Celery would keep it until the last task has ended."""
+        waiting = Reserved()
+        reserved_requests.add(waiting)
+        assert taking.get() is None
+
+        consumer.stop_taking()
+
+        assert taking.get().payload == "first"
+        assert waiting.acknowledged  # by no channel: that is closed
+        assert consumer.task_consumer is None
+        consumer.stop_taking()
+
+    def test_a_broker_that_is_away_is_no_obstacle(self, consumer):
+        class Away:
+            def cancel(self):
+                raise ConnectionError("no broker")
+
+        consumer.task_consumer = Away()
+        with capture_logs() as told:
+            consumer.stop_taking()
+
+        assert [line["event"] for line in told] == ["messages_not_given_back"]
 
 
 def test_the_fleets_workers_use_it():

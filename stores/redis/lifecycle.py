@@ -102,6 +102,9 @@ def make(process: Process) -> None:
     process.store_of(0)  # whether it answers at all: nothing is written if not
     for bucket in range(BUCKETS):
         _raise(process, bucket)
+    # Should that part have been lost in which runs are numbered: no number is given a second time.
+    highest = max(process.highest_number(bucket) for bucket in range(BUCKETS))
+    process.skip_numbers(up_to=highest)
 
 
 def format_of(process: Process) -> str | None:

@@ -175,6 +175,18 @@ class Process:
             raise StoreUnavailableError(store=self.store, reason=error.reason) from error
         return number
 
+    def highest_number(self, bucket: int) -> int:
+        """The number of a bucket's newest run; 0 if it has none."""
+        key = Keys(bucket).runs
+        newest = self.ask(lambda client: client.zrevrange(key, 0, 0, withscores=True), reading=True)
+        return int(newest[0][1]) if newest else 0
+
+    def skip_numbers(self, *, up_to: int) -> None:
+        """See to it that the next run's number is above ``up_to``."""
+        stands = int(self.ask(lambda client: client.get(NUMBERS), reading=True) or 0)
+        if stands < up_to:
+            self.ask(lambda client: client.incrby(NUMBERS, up_to - stands), reading=False)
+
     def check(self, found: str | None) -> int:
         """Read what a bucket's ``store`` key says, and return the epoch.
 

@@ -95,6 +95,22 @@ def test_making_a_store_again_changes_nothing(store_url, client):
     assert client.get("{adk:003}:store") == "1:7"
 
 
+async def test_a_store_whose_numbers_were_lost_gives_none_twice(stores, store_url, client):
+    """H1: a listing stays in order, and its cursors lead past no run."""
+    drivers = [Driver(stores, run_id=f"run-{number}") for number in range(5)]
+    for driver in drivers[:3]:
+        await driver.submit()
+    client.delete("{adk:000}:numbers", "{adk:000}:store")
+
+    migrate.upgrade(store_url)
+    for driver in drivers[3:]:
+        await driver.submit()
+
+    page, after = await stores.runs.list(RunFilter(), limit=2)
+    rest, _ = await stores.runs.list(RunFilter(), limit=10, after=after)
+    assert [run.run_id for run in (*page, *rest)] == [f"run-{number}" for number in reversed(range(5))]
+
+
 async def test_an_epoch_above_which_there_is_no_room_is_not_raised(stores, client):
     """L2: fences stay within 53 bits."""
     client.set("{adk:003}:store", f"1:{MAX_EPOCH}")

@@ -26,7 +26,9 @@ from tests.acceptance.fleet import Process
 from tests.servers import RabbitServer
 from tests.waiting import wait_until
 
-CONFIGURATIONS = {"early": "celeryconfig", "late": "benchmarks.late"}
+CONFIGURATIONS = {"early": "celeryconfig", "late": "benchmarks.late", "none in hand": "benchmarks.unhoarded"}
+"""What is measured, and what ``celery --config`` is given for it. The last one is Redis' alone."""
+
 SLOTS = (8, 1)
 
 GRACE = "10"
@@ -44,15 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     load = Load(chosen.rounds, chosen.chains, chosen.steps)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     console = Console(width=120)
-    rates = _table("Iterations a second", "broker", "slots", "early", "late", "late of early, median of rounds")
-    waits = _table(f"Seconds until a message is begun (grace {GRACE} s)", "broker", "when", "early", "late")
+    rates = _table("Iterations a second, and of early's (medians of rounds)", "broker", "slots", *CONFIGURATIONS)
+    waits = _table(f"Seconds until a message is begun (grace {GRACE} s)", "broker", "when", *CONFIGURATIONS)
     with servers() as on:
         for name in chosen.brokers:
             with BROKERS[name](on) as (url, queue_type):
                 for slots in SLOTS:
-                    rates.add_row(name, str(slots), *_rates(on, url(), queue_type, slots, load))
+                    rates.add_row(name, str(slots), *_rates(on, url(), queue_type, slots, load, _known_to(name)))
                 for when, measure in (("beside a busy worker", _beside), ("after that was killed", _killed)):
-                    seconds = [f"{measure(on, url(), queue_type, acks):.1f}" for acks in CONFIGURATIONS]
+                    seconds = [f"{measure(on, url(), queue_type, acks):.1f}" for acks in _known_to(name)]
                     waits.add_row(name, when, *seconds)
     console.print(rates)
     console.print(waits)
@@ -76,20 +78,29 @@ BROKERS = {
 }
 
 
-def _rates(on: Servers, broker_url: str, queue_type: str, slots: int, load: Load) -> tuple[str, str, str]:
-    """Both in turn on the same broker: of two workers that are alike, the other one is stopped."""
-    rounds: dict[str, list[Rate]] = {acks: [] for acks in CONFIGURATIONS}
+def _known_to(broker: str) -> list[str]:
+    return [acks for acks in CONFIGURATIONS if broker == "redis" or acks != "none in hand"]
+
+
+def _rates(
+    on: Servers, broker_url: str, queue_type: str, slots: int, load: Load, configurations: Sequence[str]
+) -> list[str]:
+    """Each in turn on the same broker, one worker at a time."""
+    rounds: dict[str, list[Rate]] = {acks: [] for acks in configurations}
     with bed(on, broker_url=broker_url, ADK_QUEUE_TYPE=queue_type) as made:
         for number in range(load.rounds):
-            for acks in CONFIGURATIONS:
-                worker = _worker(made, f"{acks}-{number}", acks, slots)
-                runs = Runs(made, on, worker, prefix=f"{acks}-{number}-")
+            for acks in configurations:
+                name = f"{acks.replace(' ', '-')}-{number}"
+                worker = _worker(made, name, acks, slots)
+                runs = Runs(made, on, worker, prefix=f"{name}-")
                 runs.round("look", Load(1, load.chains, steps=2))
                 rounds[acks].append(runs.round("look", load))
                 worker.stop()
-    early, late = rounds["early"], rounds["late"]
-    ratio = median(one.per_second / other.per_second for one, other in zip(late, early, strict=True))
-    return f"{Rate.median_of(early).per_second:.0f}", f"{Rate.median_of(late).per_second:.0f}", f"{ratio:.2f}"
+    told = []
+    for of in rounds.values():
+        ratio = median(one.per_second / early.per_second for one, early in zip(of, rounds["early"], strict=True))
+        told.append(f"{Rate.median_of(of).per_second:.0f} ({ratio:.2f})")
+    return told
 
 
 def _beside(on: Servers, broker_url: str, queue_type: str, acks: str) -> float:

@@ -74,8 +74,8 @@ class Bed:
     def sync(self) -> Any:
         """The client of the fleet on this bed."""
         if self._fleet is None:
-            urls = {"store_url": self.store_url, "broker_url": self.broker_url}
-            self._fleet = make_fleet(Settings.load(**urls, queue_type=self._times.get("ADK_QUEUE_TYPE", "classic")))
+            given = {name.removeprefix("ADK_").lower(): value for name, value in self._times.items()}
+            self._fleet = make_fleet(Settings.load(store_url=self.store_url, broker_url=self.broker_url, **given))
         return self._fleet.sync
 
     def celery(self, name: str, app: str, *arguments: str) -> Process:

@@ -23,7 +23,7 @@ from adk_worker.settings import Settings
 EVERY: Final = 2.0
 """How often the loop says that it turns, in s."""
 
-_SLACK: Final = 5.0
+_SLACK: Final = 3.0
 
 _log = structlog.get_logger(__name__)
 

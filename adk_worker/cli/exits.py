@@ -32,7 +32,7 @@ class ExitCode(IntEnum):
     DONE = 0
     """Done; of ``run --resume``: carried on. Of ``inspect``: nothing is in the run's way."""
     NOTHING = 1
-    """Nothing is checkpointed, or known, under that id."""
+    """Nothing is checkpointed, or known, under that id; of ``alive``: there is no worker."""
     UNREADABLE = 2
     """The command line could not be read, a name in it included."""
     HELD = 3
@@ -45,11 +45,11 @@ class ExitCode(IntEnum):
     NOT_COMPLETED = 65
     """The run rests without having completed, or its state does not allow what was asked."""
     UNAVAILABLE = 69
-    """The store or the broker did not answer."""
+    """The store or the broker did not answer; of ``alive --consuming``: a worker has no broker yet, or no more."""
     SOFTWARE = 70
     """Something that should not happen; ``--debug`` shows where."""
     TIMED_OUT = 75
-    """What was waited for did not happen in time; it may still."""
+    """What was waited for did not happen in time; it may still. Of ``alive``: a worker does not go on."""
     CONFIGURATION = 78
     """The settings, the agents' modules or the store's schema are not usable."""
     INTERRUPTED = 130

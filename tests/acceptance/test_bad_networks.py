@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(400)]
 
-HOLE = float(os.environ.get("ADK_TEST_BLACK_HOLE", "6"))
+HOLE = float(os.environ.get("ADK_TEST_BLACK_HOLE", "5"))
 TIMES = SHORT if "ADK_TEST_BLACK_HOLE" in os.environ else {**SHORT, "ADK_SOCKET_TIMEOUT": "1"}
 PATIENT = PATIENCE + HOLE
 
@@ -80,7 +80,7 @@ def test_a_broker_whose_connections_die(make_fleet_on, broker):
 
 def test_a_store_whose_connections_die(make_fleet, postgres_proxy: Proxy):
     """F1, F5: what was under way is looked up or fenced off, and the worker's next run is like any other."""
-    fleet = make_fleet(times={**TIMES, "ADK_SOCKET_TIMEOUT": "2"}, patience=PATIENT)
+    fleet = make_fleet(times=TIMES, patience=PATIENT)
     store = postgres_proxy.url(fleet.store_url)
     injured = Injured(fleet, fleet.worker("worker", ADK_STORE_URL=store))
 

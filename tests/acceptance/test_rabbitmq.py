@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import amqp
@@ -12,6 +13,7 @@ from tests.acceptance import scenarios
 from tests.acceptance.conftest import MakeFleet
 from tests.acceptance.fleet import LONG, PATIENCE
 from tests.servers import OrphanGuard, Proxy, RabbitServer
+from tests.servers.demand import or_skip
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -27,16 +29,14 @@ def make_fleet(make_fleet_on: MakeFleet, rabbitmq_url: str) -> MakeFleet:
     return partial(make_fleet_on, rabbitmq_url)
 
 
-@pytest.mark.parametrize(("queue_type", "pool"), [("classic", "prefork"), ("quorum", "threads")])
-def test_a_kill_in_a_model_call(make_fleet, queue_type, pool):
+def test_a_kill_in_a_model_call(make_fleet):
     """The frontier before it is carried on; no call of a tool is repeated."""
-    scenarios.killed_in_a_model_call(make_fleet(queue_type=queue_type), pool=pool)
+    scenarios.killed_in_a_model_call(make_fleet(queue_type="classic"), pool="prefork")
 
 
-@pytest.mark.parametrize(("queue_type", "pool"), [("classic", "threads"), ("quorum", "prefork")])
-def test_a_kill_between_effect_and_record(make_fleet, queue_type, pool):
+def test_a_kill_between_effect_and_record(make_fleet):
     """I2, I7: the probe finds the booking; its outcome is recorded and the call not made again."""
-    scenarios.killed_between_effect_and_record(make_fleet(queue_type=queue_type), pool=pool)
+    scenarios.killed_between_effect_and_record(make_fleet(queue_type="quorum"), pool="threads")
 
 
 @both
@@ -90,30 +90,33 @@ def test_a_connection_that_is_cut_in_mid_step(make_fleet, rabbitmq_proxy: Proxy,
     fleet.done_once(*names)
 
 
+@pytest.fixture(scope="module")
+def impatient_server(orphan_guard: OrphanGuard) -> Iterator[RabbitServer]:
+    with or_skip(lambda: RabbitServer(settings=IMPATIENT, guard=orphan_guard)) as server:
+        yield server
+
+
 @both
-def test_a_step_that_outlasts_the_consumer_timeout(make_fleet_on, orphan_guard: OrphanGuard, queue_type):
+def test_a_step_that_outlasts_the_consumer_timeout(make_fleet_on, impatient_server: RabbitServer, queue_type):
     """Its message was acknowledged as it began, so the broker waits for nothing.
 
     That a timeout has passed is told by a message of another consumer's, taken later and never acknowledged. And what
     a busy worker has in hand for that long is taken from it, with the channel; it comes again, and is carried out once.
     """
-    with RabbitServer(settings=IMPATIENT, guard=orphan_guard) as server:
-        fleet = make_fleet_on(server.fresh_vhost(), times=LONG, queue_type=queue_type)
-        held = fleet.travel.hold("hold", at="before_answer", times=None)
-        worker = fleet.worker("worker", slots=1)
-        fleet.submit("long")
-        held.wait(within=PATIENCE)
-        timed_out_elsewhere(server)
-        assert not worker.says("onnection to broker lost")
+    fleet = make_fleet_on(impatient_server.fresh_vhost(), times=LONG, queue_type=queue_type)
+    held = fleet.travel.hold("hold", at="before_answer", times=None)
+    worker = fleet.worker("worker", slots=1)
+    fleet.submit("long")
+    held.wait(within=PATIENCE)
+    timed_out_elsewhere(impatient_server)
+    assert not worker.says("onnection to broker lost")
 
-        fleet.submit("in-hand")
-        wait_until(
-            lambda: worker.says("acknowledgement on channel"), within=PATIENCE, what="the broker to lose patience"
-        )
-        wait_until(lambda: worker.log().count("Connected to amqp") > 1, within=PATIENCE, what="it to come back")
-        held.release()
-        fleet.done_once("long", "in-hand")
-        assert not fleet.events("long", "published_again") + fleet.events("in-hand", "published_again")
+    fleet.submit("in-hand")
+    wait_until(lambda: worker.says("acknowledgement on channel"), within=PATIENCE, what="the broker to lose patience")
+    wait_until(lambda: worker.log().count("Connected to amqp") > 1, within=PATIENCE, what="it to come back")
+    held.release()
+    fleet.done_once("long", "in-hand")
+    assert not fleet.events("long", "published_again") + fleet.events("in-hand", "published_again")
 
 
 def timed_out_elsewhere(server: RabbitServer) -> None:

@@ -11,14 +11,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import platform
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
-from pathlib import Path
 from statistics import median
 
-import psutil
-import redis
 import structlog
 from rich.console import Console
 from rich.table import Table
@@ -26,10 +21,10 @@ from rich.table import Table
 from benchmarks import costs, drains, rates, recovery
 from benchmarks.bed import POOLS, Servers, servers
 from benchmarks.rates import Load, Rate
+from benchmarks.show import machine, table
 
 LENGTHS = (10, 1000)
 _PARTS = ("rates", "commits", "bytes", "recovery", "drain")
-_PACKAGES = ("celery", "kombu", "redis", "SQLAlchemy", "psycopg2-binary", "pydantic")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -47,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "drain": lambda on: _drain(on, load.rounds),
     }
     with servers() as on:
-        console.print(_machine(on))
+        console.print(machine(on))
         for name in chosen.only or parts:
             console.print(parts[name](on))
 
@@ -61,31 +56,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _machine(on: Servers) -> str:
-    installed = ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
-    server = on.postgres.execute("SHOW server_version")[0][0]
-    return (
-        f"{platform.system()} {platform.release()}, {psutil.cpu_count()} processors ({_processor()}), "
-        f"Python {platform.python_version()}, PostgreSQL {server} (fsync on), {_redis(on)}\n{installed}"
-    )
-
-
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
-
-
-def _redis(on: Servers) -> str:
-    with redis.Redis.from_url(on.redis.url()) as client:
-        return f"Redis {client.info('server')['redis_version']} (keeps nothing)"
-
-
 def _rates(on: Servers, load: Load) -> Table:
     rounds = rates.measure(on, load)
     medians = {name: Rate.median_of(of) for name, of in rounds.items()}
     pool = " ".join(POOLS["threads"])
     title = f"One worker ({pool}), {load.chains} chains or runs side by side, medians of {load.rounds} rounds"
-    table = _table(title, "", "per second", "lowest - highest", "of bare", "worker CPU, ms", "commits")
+    rows = table(title, "", "per second", "lowest - highest", "of bare", "worker CPU, ms", "commits")
     names = {
         "bare": "hops, the bare chain",
         "observed": "hops, with Flower's events",
@@ -94,7 +70,7 @@ def _rates(on: Servers, load: Load) -> Table:
     }
     for key, name in names.items():
         one, spread = medians[key], [of.per_second for of in rounds[key]]
-        table.add_row(
+        rows.add_row(
             name,
             f"{one.per_second:.0f}",
             f"{min(spread):.0f} - {max(spread):.0f}",
@@ -102,7 +78,7 @@ def _rates(on: Servers, load: Load) -> Table:
             f"{one.worker_ms:.2f}",
             "-" if one.commits is None else f"{one.commits:.2f}",
         )
-    return table
+    return rows
 
 
 def _ratios(of: Sequence[Rate], to: Sequence[Rate]) -> list[float]:
@@ -111,43 +87,41 @@ def _ratios(of: Sequence[Rate], to: Sequence[Rate]) -> list[float]:
 
 
 def _commits(on: Servers) -> Table:
-    table = _table("Of one iteration, on the wire", "its turn", "commits", "round trips")
+    rows = table("Of one iteration, on the wire", "its turn", "commits", "round trips")
     for name, asked in asyncio.run(costs.commits(on)).items():
-        table.add_row(name, str(asked.commits), str(asked.round_trips))
-    return table
+        rows.add_row(name, str(asked.commits), str(asked.round_trips))
+    return rows
 
 
 def _bytes(on: Servers) -> Table:
     title = "Written by one iteration, by the length of its run's transcript (100 iterations each)"
-    table = _table(title, "its turn", "messages", "payload, bytes", "WAL, median", "mean", "CPU, ms", "wall, ms")
+    rows = table(title, "its turn", "messages", "payload, bytes", "WAL, median", "mean", "CPU, ms", "wall, ms")
     for turn in ("a read-only call", "an effectful call"):
         written = asyncio.run(costs.bytes_written(on, turn=turn, lengths=LENGTHS, runs=10, each=10))
         for length, one in written.items():
             figures = (one.payload, one.wal_median, one.wal_mean)
             times = (one.cpu_ms, one.wall_ms)
-            table.add_row(
-                turn, f"{length:,}", *(f"{size:,.0f}" for size in figures), *(f"{took:.1f}" for took in times)
-            )
-    return table
+            rows.add_row(turn, f"{length:,}", *(f"{size:,.0f}" for size in figures), *(f"{took:.1f}" for took in times))
+    return rows
 
 
 def _recovery(on: Servers, rounds: int) -> Table:
     title = f"From SIGKILL to the run's next take, in seconds, {rounds} rounds"
-    table = _table(title, "killed as its model call began", "TTL, renewed within, reaped every", "median", "each")
+    rows = table(title, "killed as its model call began", "TTL, renewed within, reaped every", "median", "each")
     for name, times, measure in (
         ("a whole worker (threads)", recovery.LAPSE, recovery.whole_workers),
         ("a child (prefork)", recovery.NOTICE, recovery.lone_children),
     ):
         seconds = measure(on, rounds=rounds)
-        table.add_row(
+        rows.add_row(
             name, ", ".join(times.values()), f"{median(seconds):.1f}", ", ".join(f"{one:.1f}" for one in seconds)
         )
-    return table
+    return rows
 
 
 def _drain(on: Servers, rounds: int) -> Table:
     title = f"From SIGTERM to a worker full of waiting model calls, in seconds, medians (each) of {rounds} rounds"
-    table = _table(title, "its pool", "runs", "all handed over", "all taken elsewhere", "the worker has ended")
+    rows = table(title, "its pool", "runs", "all handed over", "all taken elsewhere", "the worker has ended")
     for pool, slots in drains.SLOTS.items():
         measured = drains.measure(on, pool=pool, rounds=rounds)
         columns = (
@@ -156,15 +130,8 @@ def _drain(on: Servers, rounds: int) -> Table:
             [one.ended for one in measured],
         )
         shown = (f"{median(each):.1f} ({', '.join(f'{one:.1f}' for one in each)})" for each in columns)
-        table.add_row(pool, str(slots), *shown)
-    return table
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
-    return table
+        rows.add_row(pool, str(slots), *shown)
+    return rows
 
 
 if __name__ == "__main__":

@@ -91,7 +91,6 @@ class MemoryData:
         self.runs: MutableMapping[RunKey, StoredRun] = {}
         self.events: MutableMapping[RunKey, list[StoredEvent]] = defaultdict(list)
         self.last_sweep: float | None = None
-        self._submitted = 0
 
     def at(self) -> StoreTime:
         """The time of one operation: read once, under the lock."""
@@ -107,8 +106,7 @@ class MemoryData:
 
     def next_number(self) -> int:
         """The number of the next run that is submitted."""
-        self._submitted += 1
-        return self._submitted
+        return 1 + max((row.number for row in self.runs.values()), default=0)
 
     def claims_of(self, key: RunKey) -> Iterable[StoredClaim]:
         """The rows of the run's claims in the order in which they began."""

@@ -16,7 +16,7 @@ import pytest
 
 import tests.waiting
 from stores.sql import migrate
-from tests.servers import OrphanGuard, PostgresServer, Proxy, RabbitServer, RedisCluster, RedisServer
+from tests.servers import OrphanGuard, PgBouncer, PostgresServer, Proxy, RabbitServer, RedisCluster, RedisServer
 from tests.servers.demand import or_skip
 
 # Examples are drawn afresh at a desk and are always the same in CI, where a failure has to be one of the change's.
@@ -88,6 +88,14 @@ def migrated_sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sqlite_store_url(migrated_sqlite_file: Path, tmp_path: Path) -> str:
     """A SQLite file of this test's own with all tables of the store, and nothing in them."""
     return f"sqlite:///{shutil.copy(migrated_sqlite_file, tmp_path / 'store.db')}"
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres_server: PostgresServer, orphan_guard: OrphanGuard) -> Iterator[PgBouncer]:
+    """A PgBouncer that pools transactions of the session's PostgreSQL server; lead a URL through it with `.url(…)`."""
+    postgres_server.start()
+    with or_skip(lambda: PgBouncer(postgres_server, guard=orphan_guard)) as pooler:
+        yield pooler
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@
 #
 #   source "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
 #   adk_setup_venv runtime     # or `checks`; then $ADK_PYTHON runs the project with exactly the locked packages
-#   adk_setup_servers          # PostgreSQL, Redis and RabbitMQ for the tests; after `adk_setup_venv checks`
+#   adk_setup_servers          # PostgreSQL, PgBouncer, Redis, RabbitMQ for the tests; after `adk_setup_venv checks`
 #   cd "$ADK_ROOT"
 #
 # Both return at once when there is nothing to do. When something is missing that they may not install, they name the
@@ -152,8 +152,8 @@ adk_install_project() {
     printf '%s\n' "$wanted" >"$ADK_VENV/adk-project.stamp"
 }
 
-# adk_setup_servers: the server programs of PostgreSQL, Redis and RabbitMQ are on this machine. The tests start servers
-# of their own from them, on free ports; services that the packages may start are neither used nor touched.
+# adk_setup_servers: the server programs of PostgreSQL, PgBouncer, Redis and RabbitMQ are on this machine. The tests
+# start servers of their own from them, on free ports; services that the packages may start are neither used nor touched.
 adk_setup_servers() {
     local missing
     missing=$(adk_missing_servers)

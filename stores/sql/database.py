@@ -22,8 +22,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from adk_worker.errors import ConfigurationError
 from adk_worker.urls import without_secrets
 from stores.sql.failures import rolled_back, translated
+from stores.sql.limits import Limits
 from stores.sql.silence import SilenceWatch, Watched
-from stores.sql.target import WRITES, SqlOptions, make_engine, parse_url
+from stores.sql.target import WRITES, SqlOptions, limits_of, make_engine, parse_url
 
 T = TypeVar("T")
 
@@ -47,6 +48,10 @@ class Database:
         self.dialect = self._url.get_backend_name()
         self.name = without_secrets(self._url.render_as_string(hide_password=False))
         """Which database, to be shown: without its password."""
+        own_sessions = self._given is None and self.dialect == "postgresql"
+        asked = limits_of(self._url, options) if own_sessions else Limits.NONE
+        self.mark = asked.value if asked is Limits.SESSION else None
+        """What a session with its limits has as :data:`~stores.sql.limits.MARK`; ``None`` where none was asked for."""
         if self._given is not None and self.dialect != "postgresql":
             raise ConfigurationError(
                 f"an engine of {self.dialect} cannot be used as it is: its connections need settings that the store "
@@ -121,6 +126,11 @@ class _Engine:
         self._engine = engine
         self._owned = owned
 
+    def on_connect(self, told: Callable[[Any, Any], None]) -> None:
+        """Have ``told`` be called with each new connection, before all others, unless the pool is another's."""
+        if self._owned and self.postgresql:
+            event.listen(self._engine, "connect", told, insert=True)
+
     def close(self) -> None:
         """Close the pool, unless it is another's."""
         if self._owned:
@@ -137,6 +147,7 @@ class _Process:
         self.threads = ThreadPoolExecutor(options.pool_size, thread_name_prefix="adk-store")
         # SQLite takes one write at a time, and whoever waits for another polls: within a process, stand in line.
         self._turn: AbstractContextManager[Any] = nullcontext() if engine.postgresql else threading.Lock()
+        engine.on_connect(self._watch.connected)
         for derived in (engine.writer, engine.reader):
             event.listen(derived, "before_cursor_execute", _sending)
             event.listen(derived, "commit", _sending)
@@ -186,7 +197,9 @@ class _Attempt:
         self.committing = False
 
     def run(self, work: Callable[[Connection], T], watch: SilenceWatch) -> T:
-        with self._engine.connect() as connection:
+        with watch.opening():
+            opened = self._engine.connect()
+        with opened as connection:
             self._connected = True
             if connection.dialect.name != "postgresql":
                 return self._carry_out(work, connection)

@@ -15,6 +15,7 @@ from adk_worker.errors import (
     SchemaVersionError,
     StoreUnavailableError,
 )
+from stores.sql.limits import POOLER
 from stores.sql.schema import SCHEMA_VERSION
 
 _ROLLED_BACK: Final = frozenset({"40001", "40P01"})
@@ -24,6 +25,9 @@ _NOT_ALLOWED: Final = "42501"
 _AWAY: Final = ("08", "25", "53", "57", "58", "XX")
 """Classes of SQLSTATE that speak of the server's state: connection, transaction (a standby is read-only), resources,
 an operator's intervention, and its own system."""
+
+_NO_SESSION: Final = "unsupported startup parameter"
+"""What PgBouncer answers to a client that asks for settings of its session."""
 
 
 def rolled_back(error: DBAPIError) -> bool:
@@ -49,6 +53,8 @@ def translated(error: DBAPIError | PoolTimeoutError, *, store: str, committing: 
     reason = _reason(error)
     if committing and commit_unknown(error):
         return CommitUnknownError(store=store, reason=f"the connection was lost in COMMIT ({reason})")
+    if _NO_SESSION in reason:
+        return ConfigurationError(no_session(store, f"refuses it ({reason})"))
     sqlstate = _sqlstate(error)
     if sqlstate in _NO_SUCH_TABLE or reason.startswith(("no such table", "no such column")):
         return SchemaVersionError(found=None, wanted=SCHEMA_VERSION)
@@ -65,6 +71,15 @@ def translated(error: DBAPIError | PoolTimeoutError, *, store: str, committing: 
         or type(error) is DatabaseError
     )
     return StoreUnavailableError(store=store, reason=reason) if away else None
+
+
+def no_session(store: str, what: str) -> str:
+    """What to say of a pooler that gives nobody a session; ``what`` is what it does with the settings of one."""
+    return (
+        f"the store {store} was asked for a session with time limits, and something in front of it {what}. If that is "
+        f"a pooler, say so in ADK_STORE_URL: postgresql://…?{POOLER}=transaction. Then each transaction sets them. "
+        "Migrations go past a pooler: ADK_MIGRATE_URL."
+    )
 
 
 def _sqlstate(error: DBAPIError) -> str | None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Connection, select, text, update
+from sqlalchemy import Connection, func, select, text, true, update
 
 from adk_worker.errors import ConfigurationError, SchemaVersionError
 from adk_worker.transitions import MAX_EPOCH
 from stores.sql.database import Database
+from stores.sql.failures import no_session
+from stores.sql.limits import MARK
 from stores.sql.schema import SCHEMA_VERSION, schema_row
 
 # It conflicts with every lock of a lease's row: all writes under way are over before the epoch rises, and those that
 # come later see it risen (L2).
 _WAIT_FOR_WRITERS: Final = text("LOCK TABLE adk_run_leases IN EXCLUSIVE MODE")
 _VERSION: Final = select(schema_row.c.version)
+_VERSION_AND_MARK: Final = _VERSION.add_columns(func.current_setting(MARK, true()).label("mark"))
 _RAISE: Final = (
     update(schema_row)
     .where(schema_row.c.epoch < MAX_EPOCH)
@@ -30,9 +33,15 @@ class SqlLifecycle:
         self._database = database
 
     async def verify(self) -> None:
-        found = await self._database.read(lambda tx: tx.execute(_VERSION).scalar_one_or_none())
+        found, mark = await self._database.read(self._look)
+        if mark != self._database.mark:
+            raise ConfigurationError(no_session(self._database.name, "dropped them"))
         if found != SCHEMA_VERSION:
             raise SchemaVersionError(found=found, wanted=SCHEMA_VERSION)
+
+    def _look(self, tx: Connection) -> tuple[str | None, str | None]:
+        row = tx.execute(_VERSION if self._database.mark is None else _VERSION_AND_MARK).one_or_none()
+        return (None, self._database.mark) if row is None else (row.version, getattr(row, "mark", None))
 
     async def bump_epoch(self) -> int:
         epoch = await self._database.write(_raise)

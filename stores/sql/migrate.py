@@ -24,6 +24,7 @@ from adk_worker import errors
 from adk_worker.errors import ConfigurationError
 from adk_worker.urls import without_secrets
 from stores.sql.failures import translated
+from stores.sql.limits import Limits
 from stores.sql.schema import metadata
 from stores.sql.target import WRITES, SqlOptions, make_engine, parse_url
 
@@ -80,7 +81,7 @@ def connected(url: str) -> Iterator[Connection]:
     """A connection in a transaction in which nobody else migrates; it is committed at the end of the block."""
     # A migration may take its time, but it must not stand in line for long, with everybody else behind it.
     target = parse_url(url)
-    engine = make_engine(target, SqlOptions(pool_size=1, session_settings=False))
+    engine = make_engine(target, SqlOptions(pool_size=1, limits=Limits.NONE))
     try:
         with engine.execution_options(**{WRITES: True}).begin() as connection:
             if connection.dialect.name == "postgresql":

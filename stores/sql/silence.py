@@ -12,7 +12,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 
 class Watched:
@@ -54,6 +55,7 @@ class SilenceWatch:
         self._watched: set[Watched] = set()
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
+        self._opening = threading.local()
 
     @contextmanager
     def over(self, fd: int) -> Iterator[Watched]:
@@ -70,6 +72,21 @@ class SilenceWatch:
             with self._lock:
                 self._watched.discard(watched)
             watched.close()
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """Watch over what this thread connects within the block, from its first statements on."""
+        with ExitStack() as self._opening.stack:
+            try:
+                yield
+            finally:
+                del self._opening.stack
+
+    def connected(self, driver: Any, _: object) -> None:
+        """Tell of a new connection, before anything is asked on it. SQLAlchemy asks a few things, and so waits."""
+        stack: ExitStack | None = getattr(self._opening, "stack", None)
+        if stack is not None:
+            stack.enter_context(self.over(driver.fileno()))
 
     def close(self) -> None:
         """End the thread."""

@@ -16,6 +16,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from adk_worker.errors import ConfigurationError
 from adk_worker.urls import without_secrets
+from stores.sql.limits import POOLER, Limits, as_options, behind_pooler, limit_transactions
 
 _POSTGRESQL: Final = frozenset({"postgres", "postgresql", "postgresql+psycopg2"})
 _SQLITE: Final = frozenset({"sqlite", "sqlite+pysqlite"})
@@ -28,13 +29,13 @@ class SqlOptions:
     ``pool_size`` is how many connections it holds at most, and how many operations run at once. ``socket_timeout`` is
     for how many seconds a connection may stay silent before it is given up. Within it, PostgreSQL itself gives up a
     statement after 0.8 of that time, the wait for a lock after 0.5, and a transaction whose client has gone quiet
-    after the whole of it, so that a stopped worker holds up nobody. These limits come as settings of the session, which
-    a pooler in front may refuse: ``session_settings=False`` leaves them to the role's own settings.
+    after the whole of it, so that a stopped worker holds up nobody. ``limits`` says where these are set; a URL with
+    ``pooler=transaction`` has them set by each transaction.
     """
 
     pool_size: int = 10
     socket_timeout: float = 10.0
-    session_settings: bool = True
+    limits: Limits = Limits.SESSION
 
     def __post_init__(self) -> None:
         if self.pool_size < 1:
@@ -59,6 +60,7 @@ def parse_url(url: str) -> URL:
             "or sqlite:///file.db, with special characters percent-encoded."
         ) from None
     if parsed.drivername in _POSTGRESQL:
+        behind_pooler(parsed)
         return parsed.set(drivername="postgresql+psycopg2")
     if parsed.drivername in _SQLITE:
         return _sqlite_file(parsed)
@@ -82,12 +84,24 @@ def make_engine(url: URL, options: SqlOptions) -> Engine:
     """An engine for this process; no connection is made yet. ``url`` is one that :func:`parse_url` returned."""
     if url.drivername == "sqlite":
         return _sqlite_engine(url, options)
-    return create_engine(
+    limits = limits_of(url, options)
+    url = url.difference_update_query([POOLER])
+    engine = create_engine(
         url,
-        connect_args=_connect_arguments(url, options),
+        connect_args=_connect_arguments(url, options, limits),
         hide_parameters=True,
         **_pool(options),
     )
+    if limits is Limits.TRANSACTION:
+        limit_transactions(engine, options.socket_timeout)
+    return engine
+
+
+def limits_of(url: URL, options: SqlOptions) -> Limits:
+    """Where the limits of an engine for ``url`` are set."""
+    if options.limits is Limits.SESSION and behind_pooler(url):
+        return Limits.TRANSACTION
+    return options.limits
 
 
 def _pool(options: SqlOptions) -> dict[str, Any]:
@@ -101,7 +115,7 @@ def _pool(options: SqlOptions) -> dict[str, Any]:
     }
 
 
-def _connect_arguments(url: URL, options: SqlOptions) -> dict[str, Any]:
+def _connect_arguments(url: URL, options: SqlOptions, limits: Limits) -> dict[str, Any]:
     silent = options.socket_timeout
     arguments: dict[str, Any] = {
         # libpq takes whole seconds, and no fewer than two.
@@ -116,18 +130,11 @@ def _connect_arguments(url: URL, options: SqlOptions) -> dict[str, Any]:
     }
     # What the URL says comes first.
     arguments = {name: value for name, value in arguments.items() if name not in url.query}
-    if options.session_settings:
-        limits = {
-            "statement_timeout": 0.8 * silent,
-            "lock_timeout": 0.5 * silent,
-            "idle_in_transaction_session_timeout": silent,
-        }
+    if limits is Limits.SESSION:
         given = url.query.get("options", "")
-        settings = [f"-c {name}={math.ceil(seconds * 1000)}" for name, seconds in limits.items()]
-        # What the transactions here are made for. A stricter level would only have more of them done again.
-        settings.append(r"-c default_transaction_isolation=read\ committed")
         # The last one holds.
-        arguments["options"] = " ".join([*settings, given if isinstance(given, str) else " ".join(given)]).strip()
+        settings = [as_options(silent), given if isinstance(given, str) else " ".join(given)]
+        arguments["options"] = " ".join(settings).strip()
     return arguments
 
 

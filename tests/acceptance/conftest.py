@@ -35,11 +35,18 @@ def migrated(postgres_server: PostgresServer) -> str:
 def make_fleet_on(
     tmp_path: Path, postgres_server: PostgresServer, migrated: str, travel: TravelService, orphan_guard: OrphanGuard
 ) -> Iterator[MakeFleet]:
-    """Make a fleet on PostgreSQL and a broker, reaped unless ``reaped=False``; all of it ends with the test."""
+    """Make a fleet on PostgreSQL and a broker, reaped unless ``reaped=False``; all of it ends with the test.
+
+    ``way`` leads from the database's URL to that which the fleet is given.
+    """
     with ExitStack() as stack:
 
-        def make(broker_url, *, times=SHORT, root=ROOT, patience=PATIENCE, reaped=True, **more) -> FleetUnderTest:
+        def make(
+            broker_url, *, times=SHORT, root=ROOT, patience=PATIENCE, reaped=True, way=None, **more
+        ) -> FleetUnderTest:
             store_url = stack.enter_context(postgres_server.database(template=migrated))
+            if way is not None:
+                store_url = way(store_url)
             fleet = FleetUnderTest(
                 tmp_path,
                 store_url=store_url,

@@ -29,9 +29,9 @@ class Emptied:
 
 
 @contextmanager
-def opened(url):
-    """Lend a bundle over the database, to be used in whichever event loop a test runs."""
-    stores = open_sql(url)
+def opened(url, *, through=None):
+    """Lend a bundle over the database, to be used in whichever event loop a test runs; ``through`` is its way there."""
+    stores = open_sql(through or url)
     driver = url.replace("postgresql://", "postgresql+psycopg2://")
     with create_engine(driver, poolclass=NullPool).connect() as connection:
         yield Emptied(connection, stores)

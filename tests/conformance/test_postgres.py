@@ -1,3 +1,5 @@
+"""All suites on PostgreSQL, and the same through a PgBouncer that pools transactions."""
+
 from __future__ import annotations
 
 import pytest
@@ -14,12 +16,16 @@ from stores.sql import migrate
 from tests.conformance.emptying import opened
 
 
-@pytest.fixture(scope="module")
-def shared(postgres_server):
+@pytest.fixture(scope="module", params=["direct", "pooled"])
+def shared(request, postgres_server):
     postgres_server.start()
     template = postgres_server.template("adk_migrated", migrate.upgrade)
-    with postgres_server.database(template=template) as url, opened(url) as emptied:
-        yield emptied
+    with postgres_server.database(template=template) as url:
+        through = None
+        if request.param == "pooled":
+            through = request.getfixturevalue("pgbouncer").url(f"{url}?pooler=transaction")
+        with opened(url, through=through) as emptied:
+            yield emptied
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.servers.binaries import ServerMissingError
 from tests.servers.daemon import ServerFailedError
 from tests.servers.orphans import OrphanGuard
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 from tests.servers.proxy import Proxy
 from tests.servers.rabbitmq import RabbitServer
@@ -19,6 +20,7 @@ from tests.servers.traffic import Fault
 __all__ = [
     "Fault",
     "OrphanGuard",
+    "PgBouncer",
     "PostgresServer",
     "Proxy",
     "RabbitServer",

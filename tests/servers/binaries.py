@@ -55,10 +55,18 @@ def find_rabbitmq() -> tuple[Path, Path]:
     raise ServerMissingError("rabbitmq-server")
 
 
+def find_pgbouncer() -> Path:
+    """Return the path of ``pgbouncer``, which Debian keeps where only root's PATH leads."""
+    found = shutil.which("pgbouncer", path=None) or shutil.which("pgbouncer", path="/usr/sbin")
+    if found is None:
+        raise ServerMissingError("pgbouncer")
+    return Path(found)
+
+
 def missing_packages() -> list[str]:
     """Return the Debian packages that would bring what is not here."""
     missing = []
-    for find in (find_postgres, find_redis, find_rabbitmq):
+    for find in (find_postgres, find_redis, find_rabbitmq, find_pgbouncer):
         try:
             find()
         except ServerMissingError as error:

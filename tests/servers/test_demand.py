@@ -29,7 +29,7 @@ def test_what_is_missing_is_named_by_its_package(monkeypatch):
     monkeypatch.setattr(binaries.Path, "glob", lambda *_: iter(()))
     monkeypatch.setattr(binaries.Path, "is_file", lambda *_: False)
 
-    assert binaries.missing_packages() == ["postgresql", "redis-server", "rabbitmq-server"]
+    assert binaries.missing_packages() == ["postgresql", "redis-server", "rabbitmq-server", "pgbouncer"]
 
 
 def test_the_newest_of_several_installed_servers_is_taken(monkeypatch, tmp_path):

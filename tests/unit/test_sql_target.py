@@ -105,9 +105,16 @@ def test_what_the_url_says_comes_first():
 
 
 def test_a_pooler_that_refuses_settings_of_a_session_is_sent_none():
-    told = connection_string("postgresql://user@host/fleet", session_settings=False)
+    told = connection_string("postgresql://user@host/fleet?pooler=transaction")
 
     assert "options" not in told
+    assert "pooler" not in told
+
+
+@pytest.mark.parametrize("said", ["statement", "pgbouncer"])
+def test_another_pooler_is_refused_by_name(said):
+    with pytest.raises(ConfigurationError, match=f"pooler={said}; it has to be pooler=transaction"):
+        open_sql(f"postgresql://user:secret@host/fleet?pooler={said}")
 
 
 def test_a_store_says_for_which_database_it_is():

@@ -19,7 +19,7 @@ from adk_worker.checkpoint import (
     encode_checkpoint,
 )
 from adk_worker.client import Fleet
-from adk_worker.context import ToolContext
+from adk_worker.context import ToolContext, current_call
 from adk_worker.errors import (
     AdkError,
     AgentImportError,
@@ -193,6 +193,7 @@ __all__ = [
     "WaitTimeoutError",
     "call_digest",
     "call_key",
+    "current_call",
     "decode_checkpoint",
     "encode_checkpoint",
     "known_dead",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from pydantic import JsonValue
 
 from adk_worker.errors import ConfigurationError
 from adk_worker.messages import canonical_json
@@ -68,6 +70,46 @@ class Agent:
             "revision": revision,
         }
         self.__dict__.update(fields)
+
+    @classmethod
+    def from_pydantic_ai(
+        cls,
+        agent: Any,
+        *,
+        name: str | None = None,
+        model: Any = None,
+        deps: Callable[[Mapping[str, JsonValue]], Any] | None = None,
+        tools: Mapping[str, Any] | None = None,
+        max_iterations: int | None = None,
+        revision: str | None = None,
+    ) -> Agent:
+        """Carry a ``pydantic_ai.Agent``, unchanged: its instructions, settings, function tools and output type.
+
+        Its tools are ``effectful`` unless told otherwise, and find the idempotency key of their call with
+        :func:`adk_worker.current_call`. An output that is no text is the run's output as JSON. Wants the extra
+        ``models``.
+
+        :param name: by which runs are submitted; the agent's own by default.
+        :param model: in place of the agent's: a name, whose clients are then the process's own, or a
+            ``pydantic_ai.models.Model``.
+        :param deps: makes the agent's dependencies of a run's metadata, sync or async: for each model call and each
+            tool call anew, in whatever process makes it.
+        :param tools: what :func:`tool` declares of a tool, by its name: ``{"search": {"effect": "read_only"}}``.
+        :param max_iterations: see :class:`Agent`.
+        :param revision: see :class:`Agent`. By default it covers the output type too, and the names of functions that
+            make instructions, not what they say.
+        :raises ConfigurationError: something of it cannot be carried: the message says what, why, and the way out.
+        """
+        try:
+            from adk_worker.providers.carrying import Carrying, carry  # noqa: PLC0415 - an extra, and slow to import
+        except ModuleNotFoundError as error:
+            from adk_worker.providers.resolution import missing_extra  # noqa: PLC0415 - which imports this module
+
+            raise missing_extra("Agent.from_pydantic_ai", error) from error
+        how = Carrying(
+            name=name, model=model, deps=deps, tools=tools or {}, max_iterations=max_iterations, revision=revision
+        )
+        return carry(agent, how)
 
     @property
     def model_name(self) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from urllib.parse import quote
@@ -64,3 +66,24 @@ class ToolContext:
             self.sink(message, fraction)
         except Exception:  # noqa: BLE001 - a report of progress must not decide how a call with an effect ends
             _log.debug("progress of call %s was not reported", self.call_id, exc_info=True)
+
+
+_CALLING: ContextVar[ToolContext | None] = ContextVar("adk_calling", default=None)
+
+
+def current_call() -> ToolContext | None:
+    """The call that is being made, for tools whose functions take something else: those of a pydantic-ai agent.
+
+    ``None`` outside of one, as where such an agent is run by itself.
+    """
+    return _CALLING.get()
+
+
+@contextmanager
+def calling(context: ToolContext) -> Iterator[None]:
+    """Have :func:`current_call` give ``context`` within the block, and in threads that are started from it."""
+    token = _CALLING.set(context)
+    try:
+        yield
+    finally:
+        _CALLING.reset(token)

@@ -74,7 +74,7 @@ class ToolSignature:
         try:
             valid = self.model.model_validate_json(json.dumps(dict(arguments), allow_nan=False))
         except ValidationError as error:
-            raise ToolArgumentsError(tool=self.tool, reason=_reason(error)) from None
+            raise ToolArgumentsError(tool=self.tool, reason=what_is_wrong(error)) from None
         except Exception as error:  # a validator of the author's, or what json.dumps finds
             raise ToolArgumentsError(tool=self.tool, reason=shortened(text_of(error), 500)) from error
         return {name: getattr(valid, field) for field, name in self.fields.items()}
@@ -193,7 +193,7 @@ def _model(tool: str, definitions: dict[str, Any]) -> tuple[type[BaseModel], str
     return model, canonical_json(schema)
 
 
-def _reason(error: ValidationError) -> str:
+def what_is_wrong(error: ValidationError) -> str:
     """What is wrong, in one line, without addresses of documentation and without the input."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     said = []

@@ -49,10 +49,8 @@ def open_model(name: str, endpoints: Mapping[str, Endpoint]) -> Model:
         raise ConfigurationError(f"the model {name!r} cannot be used: {shortened(text_of(error), 500)}") from error
 
 
-async def close_model(model: Model) -> None:
-    """Give back what ``model`` has opened."""
-    async with model:  # left by the last one, a provider of pydantic-ai's own closes its client
-        pass
+async def close_clients(model: Model) -> None:
+    """Close clients that were made here; those that pydantic-ai makes for itself it closes as ``model`` is left."""
     provider = getattr(model, "provider", None)
     close = getattr(getattr(provider, "client", None), "close", None)
     if inspect.iscoroutinefunction(close):

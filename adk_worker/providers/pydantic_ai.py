@@ -15,7 +15,7 @@ from pydantic_ai.tools import ToolDefinition
 from adk_worker.errors import ConfigurationError, ModelError
 from adk_worker.model import ModelAnswer, ModelRequest, ToolSpec
 from adk_worker.providers.attempts import attempted
-from adk_worker.providers.clients import close_model, open_model
+from adk_worker.providers.clients import close_clients, open_model
 from adk_worker.providers.policy import ModelPolicy
 from adk_worker.providers.prices import Prices
 from adk_worker.providers.transcript import to_answer, to_messages
@@ -31,7 +31,7 @@ class PydanticAIProvider:
     :param policy: how calls are made. Left out, it is the process's own (``ADK_MODEL_…``).
 
     A name's clients are opened by its first call, after any fork, and kept for each event loop until :meth:`close`. A
-    ``Model`` is used as it is: it brings its own, which repeat calls by themselves unless told otherwise.
+    ``Model`` brings its own, which serve one event loop at a time, as pydantic-ai's do.
     """
 
     def __init__(
@@ -68,31 +68,34 @@ class PydanticAIProvider:
             open_model(self._model, self._policy.endpoints)
 
     async def close(self) -> None:
-        """See :class:`KeepsClients`. A model that was given as such is its giver's to close."""
+        """See :class:`KeepsClients`."""
         model = self._opened.pop(asyncio.get_running_loop(), None)
         if model is not None:
-            await close_model(model)
+            await model.__aexit__(None, None, None)
+            if model is not self._model:
+                await close_clients(model)
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         """See :class:`ModelProvider`."""
         parameters = ModelRequestParameters(function_tools=[_definition(spec) for spec in request.tools])
         messages = to_messages(request.messages, instructions=request.instructions or None)
-        response = await self.ask(messages, None, parameters)
+        model = await self.open()
+        response = await self.ask(model.prepare_messages(messages), None, parameters)
         return to_answer(response, iteration=request.iteration, cost_micros=self.cost_micros(response))
 
     async def ask(
         self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
     ) -> ModelResponse:
-        """Make one call in pydantic-ai's own terms, in as many attempts as the policy allows.
+        """Make one call with prepared ``messages``, in as many attempts as the policy allows.
 
         :raises ModelError: it failed.
         """
-        model = self._open()
+        model = await self.open()
         layers = (self._defaults(), model.settings or {}, self._settings, settings or {})
         merged = cast("ModelSettings", {key: value for layer in layers for key, value in layer.items()})
 
         async def call() -> ModelResponse:
-            return await model.request(model.prepare_messages(messages), merged, parameters)
+            return await model.request(messages, merged, parameters)
 
         return await attempted(call, policy=self._policy, model=self._name)
 
@@ -107,18 +110,25 @@ class PydanticAIProvider:
             defaults["max_tokens"] = self._policy.max_tokens
         return defaults
 
-    def _open(self) -> Model:
-        if not isinstance(self._model, str):
-            return self._model
+    async def open(self) -> Model:
+        """The model, with clients that are kept for the running event loop.
+
+        :raises ModelError: it cannot be opened.
+        """
         loop = asyncio.get_running_loop()
         model = self._opened.get(loop)
         if model is None:
-            try:
-                model = open_model(self._model, self._policy.endpoints)
-            except ConfigurationError as error:
-                raise ModelError(str(error)) from error
-            self._opened[loop] = model
+            model = self._opened[loop] = self._made()
+            await model.__aenter__()
         return model
+
+    def _made(self) -> Model:
+        if not isinstance(self._model, str):
+            return self._model
+        try:
+            return open_model(self._model, self._policy.endpoints)
+        except ConfigurationError as error:
+            raise ModelError(str(error)) from error
 
 
 def _definition(spec: ToolSpec) -> ToolDefinition:

@@ -77,6 +77,7 @@ class ModelServer:
         self.paths: list[str] = []
         self.headers: list[Mapping[str, str]] = []
         self.connections = 0
+        self.open_connections = 0
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -131,6 +132,12 @@ class ModelServer:
                 super().setup()
                 with server._lock:
                     server.connections += 1
+                    server.open_connections += 1
+
+            def finish(self) -> None:
+                super().finish()
+                with server._lock:
+                    server.open_connections -= 1
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -8,7 +8,6 @@ again within the same call.
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, Final, Self
 
 from pydantic_ai import Agent as TheirAgent
@@ -23,7 +22,7 @@ from pydantic_graph import End
 from adk_worker import model as ours
 from adk_worker.errors import ModelError
 from adk_worker.messages import Usage, canonical_json
-from adk_worker.providers.carried_tools import MakeDeps
+from adk_worker.providers.carried_tools import Around
 from adk_worker.providers.policy import ModelPolicy
 from adk_worker.providers.pydantic_ai import PydanticAIProvider
 from adk_worker.providers.transcript import to_answer, to_messages
@@ -38,10 +37,9 @@ _NOT_YET: Final = (
 class CarriedProvider:
     """A :class:`ModelProvider` that asks on behalf of a pydantic-ai agent."""
 
-    def __init__(self, agent: TheirAgent[Any, Any], asked: PydanticAIProvider, make_deps: MakeDeps) -> None:
-        self._agent = agent
+    def __init__(self, around: Around, asked: PydanticAIProvider) -> None:
+        self._around = around
         self._asked = asked
-        self._make_deps = make_deps
 
     @property
     def name(self) -> str:
@@ -53,7 +51,8 @@ class CarriedProvider:
 
     def under(self, policy: ModelPolicy) -> Self:
         """See :class:`KeepsClients`."""
-        return type(self)(self._agent, self._asked.under(policy), self._make_deps)
+        self._around.asked = self._asked.under(policy)
+        return type(self)(self._around, self._around.asked)
 
     def check(self) -> None:
         """See :class:`KeepsClients`."""
@@ -66,8 +65,7 @@ class CarriedProvider:
     async def complete(self, request: ours.ModelRequest) -> ours.ModelAnswer:
         """See :class:`ModelProvider`."""
         model = _Asking(await self._asked.open(), self._asked)
-        deps = self._make_deps(request.metadata)
-        deps = await deps if inspect.isawaitable(deps) else deps
+        deps = await self._around.deps(request.metadata)
         history = to_messages(request.messages, instructions=None)
         history[0] = await self._with_system_prompts(history[0], model, deps)
         try:
@@ -85,7 +83,7 @@ class CarriedProvider:
     async def _asked_for(
         self, request: ours.ModelRequest, history: list[ModelMessage], model: _Asking, deps: Any
     ) -> ours.ModelAnswer:
-        async with self._agent.iter(
+        async with self._around.agent.iter(
             message_history=history, model=model, deps=deps, metadata=dict(request.metadata), infer_name=False
         ) as run:
             node = run.next_node
@@ -102,7 +100,7 @@ class CarriedProvider:
 
     async def _with_system_prompts(self, first: ModelMessage, model: Model, deps: Any) -> ModelMessage:
         """The agent adds these to a run that it begins; ours is begun anew at every call, with a transcript."""
-        parts = await self._agent.system_prompt_parts(model=model, deps=deps)
+        parts = await self._around.agent.system_prompt_parts(model=model, deps=deps)
         return ModelRequest(parts=[*parts, *first.parts]) if parts and isinstance(first, ModelRequest) else first
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypedDict
 
@@ -13,7 +13,6 @@ from pydantic_ai import Agent as TheirAgent
 from pydantic_ai import RunContext
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
 from pydantic_ai.messages import ToolReturn
-from pydantic_ai.models import Model
 from pydantic_ai.tools import Tool as TheirTool
 from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionToolset, PrefixedToolset, RenamedToolset
 from pydantic_ai.usage import RunUsage
@@ -22,14 +21,13 @@ from adk_worker.context import ToolContext, calling
 from adk_worker.errors import ConfigurationError, ToolArgumentsError, ToolError
 from adk_worker.messages import canonical_json
 from adk_worker.probe import Probe
+from adk_worker.providers.pydantic_ai import PydanticAIProvider
 from adk_worker.results import text_of
 from adk_worker.signature import ToolSignature, what_is_wrong
 from adk_worker.tool import EffectName, Tool, tool
 
 MakeDeps = Callable[[Mapping[str, JsonValue]], Any]
 """Makes an agent's dependencies of its run's metadata, sync or async."""
-
-MakeModel = Callable[[], Awaitable[Model]]
 
 
 class ToolOptions(TypedDict, total=False):
@@ -71,26 +69,31 @@ class CarriedSignature(ToolSignature):
             raise ToolArgumentsError(tool=self.tool, reason=text_of(error)) from error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Around:
-    """What a call of a carried tool needs besides its arguments."""
+    """What stands around the calls of one carried agent, of its model and of its tools."""
 
     agent: TheirAgent[Any, Any]
     make_deps: MakeDeps
-    make_model: MakeModel
+    asked: PydanticAIProvider
+    """The process's own, once it is known: tools that ask their context's model use its clients."""
+
+    async def deps(self, metadata: Mapping[str, JsonValue]) -> Any:
+        """The agent's dependencies in a run."""
+        made = self.make_deps(metadata)
+        return await made if inspect.isawaitable(made) else made
 
     async def run_context(self, tool: str, context: ToolContext) -> RunContext[Any]:
         """What the tool's function is given. ``messages`` is empty: the transcript is not a tool's business here."""
         try:
-            deps = self.make_deps(context.metadata)
-            deps = await deps if inspect.isawaitable(deps) else deps
+            deps = await self.deps(context.metadata)
         except Exception as error:
             raise ToolError(
                 f"The dependencies of the agent could not be made: {text_of(error)}", happened=False
             ) from error
         return RunContext(
             deps=deps,
-            model=await self.make_model(),
+            model=await self.asked.open(),
             usage=RunUsage(),
             agent=self.agent,
             tool_call_id=context.call_id,

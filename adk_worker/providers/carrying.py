@@ -68,9 +68,10 @@ def _carry(name: str, agent: TheirAgent[Any, Any], how: Carrying) -> Agent:
     _check_capabilities(agent)
     if agent.validation_context is not None:
         raise ConfigurationError("it has a validation_context, and arguments are validated before there is one.")
-    tools = carried_tools(Around(agent, make_deps, asked.open), how.tools)
+    around = Around(agent, make_deps, asked)
+    tools = carried_tools(around, how.tools)
     instructions = _instructions(agent)
-    provider = CarriedProvider(agent, asked, make_deps)
+    provider = CarriedProvider(around, asked)
     revision = how.revision
     if revision is None:
         # What decides how a run goes on, and stands in no field of ours.

@@ -44,6 +44,7 @@ from adk_worker import (
 )
 from tests import modelserver
 from tests.architecture.packages import ROOT
+from tests.waiting import eventually
 
 QUICK = ModelPolicy(timeout=20, backoff=0.001)
 
@@ -558,6 +559,9 @@ async def test_its_model_is_asked_as_often_as_the_policy_says(server, runner, mo
     assert len(server.requests) == 4
     assert server.connections == 1
     assert {asked["temperature"] for asked in server.requests} == {0.5}
+
+    await runner.close()
+    await eventually(lambda: server.open_connections == 0, what="its connection to be given back")
 
 
 async def test_a_failure_for_good_ends_the_run_with_what_to_do(server, runner):

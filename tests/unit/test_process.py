@@ -10,6 +10,7 @@ import structlog.testing
 
 from adk_worker.agent import Agent
 from adk_worker.errors import BrokerUnavailableError
+from adk_worker.model import ModelAnswer
 from adk_worker.providers import ScriptedProvider
 from adk_worker.registry import Registry
 from adk_worker.runs import Dispatch, NewRun, RunStatus
@@ -43,6 +44,29 @@ class Silent:
     async def complete(self, request):
         self.asked.set()
         await asyncio.Event().wait()
+
+
+class Keeping:
+    """A model that keeps clients: what it was told, and whether it has given them back."""
+
+    name = "keeping"
+
+    def __init__(self):
+        self.policies = []
+        self.closed_in = []
+
+    def under(self, policy):
+        self.policies.append(policy)
+        return self
+
+    def check(self):
+        raise AssertionError
+
+    async def complete(self, request):
+        return ModelAnswer(text="Booked.")
+
+    async def close(self):
+        self.closed_in.append(asyncio.get_running_loop())
 
 
 class Bench:
@@ -86,6 +110,18 @@ def test_it_carries_a_message_out_for_the_thread_that_brought_it(bench):
     bench.start(turns=["Booked."])
     assert bench.process.carry_out(bench.submit(), label="t") == "completed"
     assert bench.get().output == "Booked."
+
+
+def test_it_keeps_the_clients_of_models_for_its_life_and_gives_them_back(bench):
+    """Under the settings' policy, and in the loop in which they were opened."""
+    provider = Keeping()
+    bench.start(provider=provider)
+    ends = [bench.process.carry_out(bench.submit(run_id), label="t") for run_id in ("run_1", "run_2")]
+    bench.process.close()
+    bench.process = None
+    assert ends == ["completed", "completed"]
+    assert provider.policies == [bench.settings.model_policy]
+    assert len(provider.closed_in) == 1
 
 
 def test_it_renews_a_lease_while_a_tool_blocks_the_loop(bench):

@@ -344,6 +344,17 @@ async def test_its_connection_is_kept(server, models, name):
 
 
 @EACH
+async def test_its_connection_is_given_back_when_the_process_ends(server, name):
+    providers = Providers(QUICK)
+    await providers.resolve(name).complete(request(name=name))
+    assert server.open_connections == 1
+
+    await providers.close()
+
+    await eventually(lambda: server.open_connections == 0, what="the connection to be closed")
+
+
+@EACH
 def test_each_event_loop_has_clients_of_its_own(server, name):
     """A client is tied to the loop that it was first used in."""
     providers = Providers(QUICK)

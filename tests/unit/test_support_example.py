@@ -12,10 +12,10 @@ from examples.support.shop import Refund, Shop
 from tests.architecture.packages import ROOT
 
 
-def test_it_is_an_agent_of_pydantic_ai_to_which_nothing_was_done(tmp_path):
+async def test_it_is_an_agent_of_pydantic_ai_to_which_nothing_was_done(tmp_path):
     shop = Shop(tmp_path)
 
-    ended = support.run_sync("My last order arrived broken.", deps=Desk(shop, "Ada"))
+    ended = await support.run("My last order arrived broken.", deps=Desk(shop, "Ada"))
 
     assert ended.output.refunded_cents == 4900
     assert shop.refunds() == [Refund(8, 4900, "it arrived broken")]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from adk_worker import submission
 from adk_worker.errors import ConfigurationError
@@ -120,9 +122,12 @@ class SqlRunStore:
         return await self._database.write(lambda tx: resting.note_dead(tx, lease, claims))
 
     async def claim_lapsed(self, *, policy: FleetPolicy, limit: int, count_crashes: bool) -> Sequence[Reaped]:
-        return await self._database.write(
-            lambda tx: sweeping.claim_lapsed(tx, policy=policy, limit=limit, count_crashes=count_crashes)
-        )
+        claim = partial(sweeping.claim_lapsed, policy=policy, limit=limit, count_crashes=count_crashes)
+        try:
+            return await self._database.write(claim)
+        except (DBAPIError, ValueError):
+            # One run that cannot be written is not to keep all others from being recovered.
+            return await self._database.write(partial(claim, apart=True))
 
     async def claim_dead(self, run_id: str, *, tenant: str, holder: str, policy: FleetPolicy) -> Reaped | None:
         check_run(tenant, run_id)

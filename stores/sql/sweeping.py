@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import structlog
 from sqlalchemy import Connection, Double, and_, bindparam, func, select, update
+from sqlalchemy.exc import DBAPIError
 
 from adk_worker import events, transitions
 from adk_worker.lease import RunLease
@@ -14,10 +16,13 @@ from adk_worker.runs import Dispatch, Reaped, Sweep
 from adk_worker.transitions import FleetPolicy, Holding, Verdict
 from stores.sql import journal
 from stores.sql.dialects import store_clock
+from stores.sql.failures import rolled_back, translated
 from stores.sql.locks import LEASE_COLUMNS, RUN_AND_LEASE, LockedRun, lock_run, locked_run, timed
-from stores.sql.rows import lease_state, run_lease
+from stores.sql.rows import Columns, lease_state, run_lease
 from stores.sql.schema import LIVE, leases, runs, schema_row
 from stores.sql.writing import end_cancelled
+
+_log = structlog.get_logger(__name__)
 
 # The clock as a subquery is asked once, before the search, so that the index can be searched for it. Asked in place it
 # would be asked anew for every lease in the index.
@@ -52,11 +57,33 @@ _LOCK_SWEEP: Final = timed(select(schema_row.c.last_sweep).with_for_update())
 _WRITE_SWEEP: Final = update(schema_row).values(last_sweep=bindparam("began"))
 
 
-def claim_lapsed(tx: Connection, *, policy: FleetPolicy, limit: int, count_crashes: bool) -> Sequence[Reaped]:
-    """See :meth:`adk_worker.runs.RunStore.claim_lapsed`."""
-    found = [locked_run(row) for row in tx.execute(_LOCK_LAPSED, {"at_most": limit}).mappings().all()]
-    acted = [_reap(tx, run, policy=policy, count_crashes=count_crashes) for run in found]
+def claim_lapsed(
+    tx: Connection, *, policy: FleetPolicy, limit: int, count_crashes: bool, apart: bool = False
+) -> Sequence[Reaped]:
+    """See :meth:`adk_worker.runs.RunStore.claim_lapsed`.
+
+    A run that cannot be read or written fails the whole; ``apart`` leaves it out instead, at two round trips a run.
+    """
+    rows = tx.execute(_LOCK_LAPSED, {"at_most": limit}).mappings().all()
+    reap = _reap_apart if apart else _reap_row
+    acted = [reap(tx, row, policy=policy, count_crashes=count_crashes) for row in rows]
     return [reaped for reaped in acted if reaped is not None]
+
+
+def _reap_row(tx: Connection, row: Columns, *, policy: FleetPolicy, count_crashes: bool) -> Reaped | None:
+    return _reap(tx, locked_run(row), policy=policy, count_crashes=count_crashes)
+
+
+def _reap_apart(tx: Connection, row: Columns, *, policy: FleetPolicy, count_crashes: bool) -> Reaped | None:
+    try:
+        with tx.begin_nested():
+            return _reap_row(tx, row, policy=policy, count_crashes=count_crashes)
+    except (DBAPIError, ValueError) as error:
+        if isinstance(error, DBAPIError) and (rolled_back(error) or translated(error, store="") is not None):
+            raise  # the store's failure, and not the run's
+        # Its kind alone: the text may quote the run.
+        _log.error("run_not_reaped", tenant=row["tenant"], run_id=row["run_id"], error=type(error).__name__)
+        return None
 
 
 def claim_dead(tx: Connection, tenant: str, run_id: str, *, holder: str, policy: FleetPolicy) -> Reaped | None:

@@ -10,6 +10,7 @@ import threading
 
 import psycopg2
 import pytest
+import structlog
 
 from adk_worker.conformance.runs.driver import BOOKED, Driver
 from adk_worker.conformance.waiting import LONG
@@ -23,7 +24,7 @@ from adk_worker.errors import (
 from adk_worker.idempotency import ClaimState
 from adk_worker.lease import RunLease
 from adk_worker.runs import Renewal, RunStatus
-from adk_worker.transitions import Then, Verdict
+from adk_worker.transitions import FleetPolicy, Then, Verdict
 from stores.sql import SqlOptions, advancing, open_sql
 from stores.sql.database import Database
 from stores.sql.locks import lock_lease
@@ -496,3 +497,30 @@ async def test_a_stale_fence_writes_nothing_at_all(driver):
         await driver.commit(lease, 1, segment=driver.segment("hello"))
 
     assert await driver.picture() == before
+
+
+@pytest.mark.parametrize("injury", ["refused", "unreadable"])
+async def test_a_run_that_cannot_be_written_keeps_no_other_from_being_reaped(opened, postgres_store_url, injury):
+    """A constraint of somebody's, or a value of a version to come: the reaper's batch goes on without it."""
+    stores = opened(postgres_store_url)
+    drivers = [Driver(stores, run_id=f"run-{number}") for number in range(3)]
+    for driver in drivers:
+        await driver.dead_worker()
+    other = psycopg2.connect(postgres_store_url)
+    with other, other.cursor() as cursor:
+        cursor.execute(
+            "ALTER TABLE adk_runs ADD CONSTRAINT house_rule CHECK (run_id <> 'run-0' OR updated_at = created_at)"
+            if injury == "refused"
+            else "UPDATE adk_runs SET phase = 'floating' WHERE run_id = 'run-0'"
+        )
+    other.close()
+
+    with structlog.testing.capture_logs() as logs:
+        reaped = await stores.runs.claim_lapsed(policy=FleetPolicy(), limit=10, count_crashes=True)
+
+    assert [one.run_id for one in reaped] == ["run-1", "run-2"]
+    assert [entry["run_id"] for entry in logs if entry["event"] == "run_not_reaped"] == ["run-0"]
+    for driver in drivers[1:]:
+        assert (await driver.run()).status is RunStatus.QUEUED
+    lease = await stores.leases.held("run-0", tenant=TENANT)
+    assert lease is None

@@ -21,6 +21,6 @@ elif handed_over is not None:
     context.configure(connection=handed_over, **migrate.SETTINGS)
     context.run_migrations()
 else:
-    with migrate.connected(url or "") as connection:
+    with migrate.alone(url or "") as connection:
         context.configure(connection=connection, **migrate.SETTINGS)
         context.run_migrations()

@@ -49,8 +49,8 @@ class Database:
         self.name = without_secrets(self._url.render_as_string(hide_password=False))
         """Which database, to be shown: without its password."""
         own_sessions = self._given is None and self.dialect == "postgresql"
-        asked = limits_of(self._url, options) if own_sessions else Limits.NONE
-        self.mark = asked.value if asked is Limits.SESSION else None
+        asked = limits_of(self._url, options) if own_sessions else Limits.TRANSACTION
+        self.mark = None if asked is Limits.TRANSACTION else asked.value
         """What a session with its limits has as :data:`~stores.sql.limits.MARK`; ``None`` where none was asked for."""
         if self._given is not None and self.dialect != "postgresql":
             raise ConfigurationError(

@@ -76,9 +76,9 @@ def translated(error: DBAPIError | PoolTimeoutError, *, store: str, committing: 
 def no_session(store: str, what: str) -> str:
     """What to say of a pooler that gives nobody a session; ``what`` is what it does with the settings of one."""
     return (
-        f"the store {store} was asked for a session with time limits, and something in front of it {what}. If that is "
-        f"a pooler, say so in ADK_STORE_URL: postgresql://…?{POOLER}=transaction. Then each transaction sets them. "
-        "Migrations go past a pooler: ADK_MIGRATE_URL."
+        f"the store {store} was asked for a session with limits of its own, and something in front of it {what}. If "
+        f"that is a pooler, say so in ADK_STORE_URL: postgresql://…?{POOLER}=transaction. Then each transaction sets "
+        "them. Migrations need a session: set ADK_MIGRATE_URL to the server itself."
     )
 
 

@@ -35,7 +35,7 @@ class SqlLifecycle:
     async def verify(self) -> None:
         found, mark = await self._database.read(self._look)
         if mark != self._database.mark:
-            raise ConfigurationError(no_session(self._database.name, "dropped them"))
+            raise ConfigurationError(no_session(self._database.name, "dropped what was asked for"))
         if found != SCHEMA_VERSION:
             raise SchemaVersionError(found=found, wanted=SCHEMA_VERSION)
 

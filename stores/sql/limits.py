@@ -27,11 +27,11 @@ _BEGUN: Final = "adk_begun"
 
 
 class Limits(StrEnum):
-    """Where the limits are set."""
+    """Whose the limits are: the session's, each transaction's, or a migration's, which may take its time."""
 
     SESSION = "session"
     TRANSACTION = "transaction"
-    NONE = "none"
+    MIGRATION = "migration"
 
 
 def behind_pooler(url: URL) -> bool:
@@ -48,11 +48,12 @@ def behind_pooler(url: URL) -> bool:
     return given is not None
 
 
-def as_options(silent: float) -> str:
+def as_options(limits: Limits, silent: float) -> str:
     """What a connection asks for as it is made, as libpq's ``options``; ``silent`` is ``SqlOptions.socket_timeout``."""
-    settings = {**_limits(silent), MARK: Limits.SESSION.value}
-    # What the transactions here are made for. A stricter level would only have more of them done again.
-    settings["default_transaction_isolation"] = r"read\ committed"
+    # The isolation that the transactions here are made for: a stricter one would only have more of them done again.
+    settings = {MARK: limits.value, "default_transaction_isolation": r"read\ committed"}
+    # A migration that waits for a table has everybody else who wants it stand in line behind.
+    settings |= {"lock_timeout": "3s"} if limits is Limits.MIGRATION else _limits(silent)
     return " ".join(f"-c {name}={value}" for name, value in settings.items())
 
 

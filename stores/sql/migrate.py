@@ -17,23 +17,25 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.util.exc import CommandError
-from sqlalchemy import Connection, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, func, select, text, true
+from sqlalchemy.exc import DBAPIError, PendingRollbackError
+from tenacity import Retrying, retry_if_result, wait_random
 
 from adk_worker import errors
 from adk_worker.errors import ConfigurationError
 from adk_worker.urls import without_secrets
-from stores.sql.failures import translated
-from stores.sql.limits import Limits
+from stores.sql.failures import no_session, translated
+from stores.sql.limits import MARK, POOLER, Limits, behind_pooler
 from stores.sql.schema import metadata
 from stores.sql.target import WRITES, SqlOptions, make_engine, parse_url
 
 _PREFIX: Final = "adk_"
 _VERSION_TABLE: Final = "adk_alembic_version"
 # One at a time in a database. The number is this project's: the first eight bytes of SHA-256 of "adk-worker".
-_ONE_AT_A_TIME: Final = text("SELECT pg_advisory_xact_lock(6314291075462878452)")
-
-_IMPATIENT: Final = text("SET LOCAL lock_timeout = '10s'")
+_ALONE: Final = text("SELECT pg_try_advisory_lock(6314291075462878452)")
+_MARK: Final = select(func.current_setting(MARK, true()))
+# Nobody waits in the server: that would be a transaction, and CREATE INDEX CONCURRENTLY waits for all of those.
+_UNTIL_ALONE: Final = Retrying(retry=retry_if_result(lambda alone: not alone), wait=wait_random(0.05, 0.25))
 
 
 def _ours(name: str | None, kind: str, _parents: Mapping[str, str | None]) -> bool:
@@ -45,8 +47,9 @@ SETTINGS: Final[Mapping[str, Any]] = MappingProxyType(
         "target_metadata": metadata,
         "version_table": _VERSION_TABLE,
         "include_name": _ours,
-        # All steps are one transaction: it is the old version, or the new one.
-        "transaction_per_migration": False,
+        # Each step is one transaction, and what it has locked is free again before the next one. On SQLite, where
+        # nothing is built beside other writes, all steps are one.
+        "transaction_per_migration": True,
     }
 )
 """How alembic is to look at the database: at our tables alone."""
@@ -58,48 +61,87 @@ def upgrade(url: str, revision: str = "head") -> None:
     Several at once wait for each other.
 
     :raises ConfigurationError: the URL cannot be used, or its user may not create tables.
-    :raises StoreUnavailableError: no answer, or the tables are in use for too long.
+    :raises StoreUnavailableError: no answer, or a table was in use for more than three seconds. Steps that were done
+        by then stay done; do it again.
     """
-    with connected(url) as connection:
+    with alone(url) as connection:
         command.upgrade(_config(connection), revision)
 
 
 def downgrade(url: str, revision: str) -> None:
     """Bring the database back to ``revision``; ``base`` removes all tables, with what is in them."""
-    with connected(url) as connection:
+    with alone(url) as connection:
         command.downgrade(_config(connection), revision)
 
 
 def current(url: str) -> str | None:
     """The revision that the database is at; ``None`` without our tables."""
-    with connected(url) as connection:
+    with alone(url) as connection:
         return MigrationContext.configure(connection, opts={"version_table": _VERSION_TABLE}).get_current_revision()
 
 
 @contextmanager
 def connected(url: str) -> Iterator[Connection]:
-    """A connection in a transaction in which nobody else migrates; it is committed at the end of the block."""
-    # A migration may take its time, but it must not stand in line for long, with everybody else behind it.
-    target = parse_url(url)
-    engine = make_engine(target, SqlOptions(pool_size=1, limits=Limits.NONE))
-    try:
-        with engine.execution_options(**{WRITES: True}).begin() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(_ONE_AT_A_TIME)
-                connection.execute(_IMPATIENT)
+    """A connection in a transaction while nobody migrates; it is committed at the end of the block."""
+    with alone(url) as connection:
+        if connection.in_transaction():
             yield connection
+        else:
+            with connection.begin():
+                yield connection
+
+
+@contextmanager
+def alone(url: str) -> Iterator[Connection]:
+    """A connection for the time in which nobody else migrates; on SQLite it is in a transaction, which that is.
+
+    :raises ConfigurationError: the URL cannot be used, or leads through a pooler: on PostgreSQL this is a lock of the
+        session's.
+    """
+    target = parse_url(url)
+    if behind_pooler(target):
+        raise ConfigurationError(
+            "migrations need a session of their own, which a pooler does not give: set ADK_MIGRATE_URL to the server "
+            f"itself, without {POOLER}=."
+        )
+    store = without_secrets(target.render_as_string(hide_password=False))
+    engine = make_engine(target, SqlOptions(pool_size=1, limits=Limits.MIGRATION))
+    try:
+        with engine.execution_options(**{WRITES: True}).connect() as connection:
+            if connection.dialect.name == "postgresql":
+                _wait_for_others(connection, store)
+                yield connection
+            else:
+                with connection.begin():
+                    yield connection
     except CommandError as error:
         raise ConfigurationError(
             f"the database cannot be migrated: {error}. A revision that is not known here is a newer adk-worker's: "
             "migrate with that version."
         ) from error
-    except DBAPIError as error:
-        told = translated(error, store=without_secrets(target.render_as_string(hide_password=False)))
+    except (DBAPIError, PendingRollbackError) as error:
+        # A connection that is lost in alembic's autocommit block cannot end that, and this is what is raised then.
+        lost = error if isinstance(error, DBAPIError) else error.__context__
+        told = translated(lost, store=store) if isinstance(lost, DBAPIError) else None
         if told is None:
             raise
         raise told from error
     finally:
         engine.dispose()
+
+
+def _wait_for_others(connection: Connection, store: str) -> None:
+    """Take the lock, which goes with the session."""
+    if connection.execute(_MARK).scalar_one() != Limits.MIGRATION.value:
+        raise ConfigurationError(no_session(store, "dropped what was asked for"))
+
+    def try_once() -> bool:
+        alone: bool = connection.execute(_ALONE).scalar_one()
+        connection.commit()
+        return alone
+
+    connection.commit()
+    _UNTIL_ALONE(try_once)
 
 
 def script_location() -> Path:

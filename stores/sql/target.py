@@ -130,10 +130,10 @@ def _connect_arguments(url: URL, options: SqlOptions, limits: Limits) -> dict[st
     }
     # What the URL says comes first.
     arguments = {name: value for name, value in arguments.items() if name not in url.query}
-    if limits is Limits.SESSION:
+    if limits is not Limits.TRANSACTION:
         given = url.query.get("options", "")
         # The last one holds.
-        settings = [as_options(silent), given if isinstance(given, str) else " ".join(given)]
+        settings = [as_options(limits, silent), given if isinstance(given, str) else " ".join(given)]
         arguments["options"] = " ".join(settings).strip()
     return arguments
 

@@ -16,7 +16,7 @@ from adk_worker.conformance.waiting import LONG
 from adk_worker.errors import CommitUnknownError, ConfigurationError, StoreUnavailableError
 from adk_worker.runs import RunStatus
 from adk_worker.transitions import Verdict
-from stores.sql import SqlOptions, open_sql
+from stores.sql import SqlOptions, migrate, open_sql
 from stores.sql.database import Database
 from tests.servers import PgBouncer
 from tests.servers.demand import or_skip
@@ -232,7 +232,7 @@ async def test_a_pooler_that_drops_the_limits_in_silence_is_found_by_verify(open
     """Else a worker that stops in mid-transaction would hold up everybody for ever."""
     dropping = another_pooler(settings={"ignore_startup_parameters": "options"}).url(postgres_store_url)
 
-    with pytest.raises(ConfigurationError, match=r"dropped them.*\?pooler=transaction"):
+    with pytest.raises(ConfigurationError, match=r"dropped.*\?pooler=transaction"):
         await opened(dropping).lifecycle.verify()
     await opened(pooled(dropping)).lifecycle.verify()
 
@@ -241,3 +241,10 @@ async def test_verify_finds_nothing_to_say_without_a_pooler(opened, postgres_sto
     """Whether or not one is mentioned, and whatever limits the URL itself asks for."""
     for more in ("", "?pooler=transaction", "?options=-c%20lock_timeout%3D1"):
         await opened(postgres_store_url + more).lifecycle.verify()
+
+
+@pytest.mark.parametrize("mentioned", [True, False])
+def test_migrations_go_past_it(url, mentioned):
+    """They hold a lock of the session."""
+    with pytest.raises(ConfigurationError, match="ADK_MIGRATE_URL"):
+        migrate.upgrade(pooled(url) if mentioned else url)

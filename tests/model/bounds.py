@@ -85,5 +85,6 @@ LARGER: dict[str, tuple[Bounds, int]] = {
         Bounds(faults=3, probe=Probe.FENCING, kinds=_HARD),
         659856,
     ),
+    "two iterations, and a far side that sees": (Bounds(calls=2, probe=Probe.SEEN, kinds=_HARD), 726150),
 }
 """Bounds for ``python -m tests.model``: some minutes, and up to four gigabytes."""

@@ -296,10 +296,14 @@ class Log:
 
 
 def _tidy(database: Path) -> None:
-    """Fold SQLite's write-ahead log back into the file, as the last one to close it; a killed worker could not."""
+    """Do what workers that were killed could not: fold SQLite's write-ahead log back into the file, and leave."""
     import sqlite3
     from contextlib import closing, suppress
 
+    from adk_worker.own_files import own_folder
+    from adk_worker.pulse import pulses
+
+    pulses(own_folder())  # it removes the signs of life of the dead
     with suppress(sqlite3.Error), closing(sqlite3.connect(database, timeout=5.0)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

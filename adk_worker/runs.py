@@ -149,7 +149,8 @@ class Committed:
 class Renewal:
     """The answer to one lease of a batch: the renewed lease, or ``None`` if it is lost; and whether to cancel.
 
-    ``busy`` says that it was not renewed and is not known to be lost, since its row is in use: ask again soon.
+    ``busy`` says that it was not renewed and is not known to be lost, since its row is in use or out of reach: ask again
+    soon.
     """
 
     lease: RunLease | None
@@ -227,8 +228,8 @@ class RunStore(Protocol):
     async def renew_many(self, leases: Sequence[RunLease], *, ttl_seconds: float) -> Sequence[Renewal]:
         """Renew a process's leases in one batch; the answers are in the order of ``leases``, a lost one among them.
 
-        It waits for no run of the batch: one that something else has locked is answered as ``busy``, so that it holds
-        up nobody else's renewal (L8).
+        It waits for no run of the batch: one that something else has locked is answered as ``busy``, as is one that is
+        where the store does not answer while it does elsewhere, so that it holds up nobody else's renewal (L8).
         """
         ...
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from adk_worker.errors import ConfigurationError
+from adk_worker.errors import ConfigurationError, StoreUnavailableError
 from adk_worker.events import Event, NewEvent
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.lease import RunLease, check_ttl
@@ -74,10 +74,20 @@ class RedisRunStore:
 
         def renew(process: Process) -> Sequence[Renewal]:
             answers: dict[int, Renewal] = {}
+            away: dict[str, StoreUnavailableError] = {}
             for bucket, numbers in parted.items():
-                here = [leases[number] for number in numbers]
-                renewed = process.transact(bucket, partial(_renew, leases=here, ttl=ttl_seconds))
+                place = process.place(bucket)
+                # A node that is away is asked once, and keeps no other's leases from being renewed (L8).
+                renewed: Sequence[Renewal] = [Renewal(None, busy=True)] * len(numbers)
+                if place not in away:
+                    here = [leases[number] for number in numbers]
+                    try:
+                        renewed = process.transact(bucket, partial(_renew, leases=here, ttl=ttl_seconds))
+                    except StoreUnavailableError as error:
+                        away[place] = error
                 answers |= dict(zip(numbers, renewed, strict=True))
+            if away and all(answer.busy for answer in answers.values()):
+                raise next(iter(away.values()))
             return [answers[number] for number in range(len(leases))]
 
         return await self._server.run(renew) if leases else []

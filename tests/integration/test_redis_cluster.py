@@ -7,6 +7,7 @@ import redis
 from redis.crc import key_slot
 
 from adk_worker.conformance.runs.driver import Driver
+from adk_worker.conformance.waiting import LONG
 from adk_worker.errors import ConfigurationError, StoreUnavailableError
 from adk_worker.runs import RunStatus
 from adk_worker.transitions import Then, Verdict
@@ -56,7 +57,7 @@ def test_the_buckets_are_spread_over_the_nodes(redis_cluster):
 
 
 async def test_a_node_that_is_away_takes_its_runs_with_it_and_no_others(stores, redis_cluster):
-    """F1: nothing is guessed of its runs; those of the others go on, and are swept."""
+    """F1, L8: nothing is guessed of its runs; those of the others go on, are renewed, and are swept."""
     placed = nodes_of(redis_cluster, [f"run-{number}" for number in range(60)])
     here, there = (next(run for run, node in placed.items() if node == wanted) for wanted in (0, 2))
     drivers = {run: Driver(stores, run_id=run) for run in (here, there)}
@@ -68,6 +69,9 @@ async def test_a_node_that_is_away_takes_its_runs_with_it_and_no_others(stores, 
     with pytest.raises(StoreUnavailableError):
         await drivers[there].commit(leases[there], 1)
     committed = await drivers[here].commit(leases[here], 1)
+    renewed = await stores.runs.renew_many([leases[there], leases[here]], ttl_seconds=LONG)
+    with pytest.raises(StoreUnavailableError):
+        await stores.runs.renew_many([leases[there]], ttl_seconds=LONG)
     reaped = await dead.reap()
     with pytest.raises(StoreUnavailableError):
         await stores.runs.oldest_lapsed()
@@ -75,6 +79,7 @@ async def test_a_node_that_is_away_takes_its_runs_with_it_and_no_others(stores, 
     wait_until(redis_cluster.healthy, within=30, what="the node to be back")
 
     assert committed.verdict is Verdict.DONE
+    assert [(one.busy, one.lease is not None) for one in renewed] == [(True, False), (False, True)]
     assert reaped is not None
     assert (await drivers[there].commit(leases[there], 1)).verdict is Verdict.DONE
 

@@ -149,8 +149,8 @@ class Committed:
 class Renewal:
     """The answer to one lease of a batch: the renewed lease, or ``None`` if it is lost; and whether to cancel.
 
-    ``busy`` says that it was not renewed and is not known to be lost, since its row is in use or out of reach: ask again
-    soon.
+    ``busy`` says that it was not renewed and is not known to be lost, since its row is in use or out of reach: ask
+    again soon.
     """
 
     lease: RunLease | None

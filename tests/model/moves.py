@@ -16,8 +16,8 @@ from tests.model.world import FAILED, HAPPENED, IDLE, NOTHING, Ghost, Violation,
 class Protocol:
     """The whole: a store, its workers, and what is around them, within bounds."""
 
-    def __init__(self, rules: Rules, bounds: Bounds) -> None:
-        self.store = Store(rules, max_crashes=bounds.max_crashes)
+    def __init__(self, rules: Rules, bounds: Bounds, *, store: Store | None = None) -> None:
+        self.store = store or Store(rules, max_crashes=bounds.max_crashes)
         self.bounds = bounds
         self.workers = Workers(self.store, bounds)
         self.broker = Broker(self.store, bounds)

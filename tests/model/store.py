@@ -36,6 +36,11 @@ def key_of(call: int) -> str:
     return f"call-{call}"
 
 
+def outcome_of(number: int) -> ToolOutcome:
+    """An outcome as the tables see it."""
+    return _OUTCOMES[number]
+
+
 def claim_of(number: int, call: Call) -> Claim:
     """The claim as the tables see it."""
     settled = call.outcome != NOTHING

@@ -1,0 +1,183 @@
+"""The store in memory, made to do what the model's store does: what is shown of the one is so of the other."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+from adk_worker import claim_transitions
+from adk_worker.checkpoint import Checkpoint, encode_checkpoint
+from adk_worker.errors import AdkError
+from adk_worker.idempotency import Intent
+from adk_worker.lease import RunLease
+from adk_worker.memory import MemoryData, claims, journal, memory_stores
+from adk_worker.runs import Boundary, NewRun
+from adk_worker.transitions import Attention, Reason
+from tests.model.store import IN_FLIGHT_WAIT, WAIT, Store, call_of, claim_of, key_of, outcome_of
+from tests.model.world import NOTHING, Call, World
+
+RUN = ("acme", "run")
+
+
+class Recorder(Store):
+    """The model's store, which writes down what it is asked to do."""
+
+    def __init__(self, rules, *, max_crashes):
+        super().__init__(rules, max_crashes=max_crashes)
+        self.asked: list[tuple] = []
+
+    def apply(self, world, op):
+        self.asked.append(op)
+        return super().apply(world, op)
+
+    def take(self, world, ticket):
+        self.asked.append(("take", ticket, self.rows[world.row].lease.fence + 1))
+        return super().take(world, ticket)
+
+    def renew(self, world, fence):
+        self.asked.append(("renew", fence))
+        return super().renew(world, fence)
+
+    def reap(self, world):
+        self.asked.append(("reap",))
+        return super().reap(world)
+
+    def requeue(self, world):
+        self.asked.append(("requeue",))
+        return super().requeue(world)
+
+    def cancel(self, world):
+        self.asked.append(("cancel",))
+        return super().cancel(world)
+
+    def acquire(self, world):
+        self.asked.append(("acquire", self.rows[world.row].lease.fence + 1))
+        return super().acquire(world)
+
+    def decide(self, world, number, outcome):
+        self.asked.append(("decide", number, outcome))
+        return super().decide(world, number, outcome)
+
+
+class Memory:
+    """One run in the store in memory. Its clock stands still: what lapses does so when the model says so."""
+
+    def __init__(self, policy):
+        self._data = MemoryData(lambda: 0.0)
+        self._stores = memory_stores(self._data)
+        self._policy = policy
+        self._loop = asyncio.Runner()
+        new = NewRun(*RUN, agent="booking", input="book the flight")
+        self._loop.run(self._stores.runs.submit(new, policy=policy))
+
+    def close(self):
+        self._loop.close()
+
+    def do(self, op):
+        """Do what the model's store was asked to do. A refusal is an answer: it writes nothing."""
+        with suppress(AdkError, ValueError):
+            self._loop.run(getattr(self, f"_{op[0]}")(*op[1:]))
+
+    def lapse(self):
+        """The lease that stands lapses."""
+        lease = self._data.lease(RUN)
+        self._data.leases[RUN] = replace(lease, expires_at=0.0)
+
+    def state(self):
+        """The run's row, in which the backoff's count is what the model keeps of it."""
+        state = journal.state_of(self._data, RUN)
+        return replace(state, tries=min(state.tries, 1))
+
+    def calls(self, world: World):
+        """The claims, as the model keeps them."""
+        found = [claims.load(self._data, ("acme", key_of(number))) for number in range(len(world.calls))]
+        return [None if claim is None else call_of(claim, None) for claim in found]
+
+    def stored(self):
+        """The sequence of the stored frontier; 0 for none."""
+        stored = self._data.checkpoints.get(RUN)
+        return stored.sequence if stored else 0
+
+    @staticmethod
+    def _under(fence):
+        return RunLease(*RUN, str(fence), fence, 0.0)
+
+    async def _take(self, ticket, holder):
+        await self._stores.runs.take("run", tenant="acme", ticket=ticket, holder=str(holder), ttl_seconds=WAIT)
+
+    async def _renew(self, fence):
+        await self._stores.leases.renew(self._under(fence), ttl_seconds=WAIT)
+
+    async def _release(self, fence):
+        await self._stores.leases.release(self._under(fence))
+
+    async def _acquire(self, holder):
+        await self._stores.leases.acquire("run", tenant="acme", holder=str(holder), ttl_seconds=WAIT)
+
+    async def _begin(self, fence, number, seen, ahead):
+        intent = Intent(key_of(number), "digest", take_over=str(seen) if seen else None)
+        await self._stores.runs.begin(self._under(fence), [intent], owner=str(fence), ahead=ahead)
+
+    async def _commit(self, fence, sequence, stage, then, stored, number, outcome):
+        frontier = Checkpoint(
+            tenant="acme", run_id="run", agent="booking", revision="r1", sequence=sequence, iteration=stage
+        )
+        owned = claim_of(number, Call(fence))
+        boundary = Boundary(
+            frontier,
+            encode_checkpoint(frontier) if stored else None,
+            then,
+            settled=() if outcome == NOTHING else [(owned, outcome_of(outcome))],
+        )
+        await self._stores.runs.commit(self._under(fence), boundary, policy=self._policy)
+
+    async def _park(self, fence, number, seen):
+        await self._stores.runs.park(
+            self._under(fence),
+            attention=Attention.UNDECIDED_CALL,
+            detail="nobody knows",
+            undecided=[claim_of(number, Call(seen))],
+        )
+
+    async def _fail(self, fence):
+        await self._stores.runs.fail(self._under(fence), detail="the model failed")
+
+    async def _give_back(self, fence, reason):
+        await self._stores.runs.give_back(
+            self._under(fence),
+            reason=reason,
+            detail="it went wrong",
+            policy=self._policy,
+            attention=Attention.EXCEPTION,
+            delay=IN_FLIGHT_WAIT if reason is Reason.CONFLICT else None,
+        )
+
+    async def _settle(self, fence, number, seen, outcome):
+        shown = claim_of(number, Call(seen))
+        await self._stores.runs.settle(self._under(fence), shown, outcome_of(outcome), by="somebody")
+
+    async def _note_dead(self, fence, number, seen):
+        await self._stores.runs.note_dead(self._under(fence), [claim_of(number, Call(seen))])
+
+    async def _record(self, fence, number, outcome):
+        await self._stores.idempotency.record(claim_of(number, Call(fence)), outcome_of(outcome))
+
+    async def _reap(self):
+        await self._stores.runs.claim_lapsed(policy=self._policy, limit=10, count_crashes=True)
+
+    async def _requeue(self):
+        await self._stores.runs.requeue("run", tenant="acme", by="ann", policy=self._policy)
+
+    async def _cancel(self):
+        await self._stores.runs.cancel("run", tenant="acme", by="ann")
+
+    async def _decide(self, number, outcome):
+        """A person's word. No store has an operation for it yet; what it is made of is there."""
+        key = ("acme", key_of(number))
+        stored = claims.load(self._data, key)
+        if outcome == NOTHING:
+            claims.remove(self._data, key)
+        else:
+            after = claim_transitions.settle(stored, seen=stored, outcome=outcome_of(outcome), by="somebody")
+            claims.decide(self._data, stored, after)

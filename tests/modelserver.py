@@ -1,4 +1,4 @@
-"""A model provider on this machine: speaks the HTTP protocols of OpenAI and Anthropic, as a script says.
+"""A model provider on this machine: speaks the HTTP protocols of OpenAI, Anthropic, Google and AWS, as a script says.
 
 It answers each request with the next entry of its script, or with what a function makes of the request; the last entry
 is repeated. What was asked of it is kept, and how many connections were opened to ask.
@@ -7,6 +7,7 @@ is repeated. What was asked of it is kept, and how many connections were opened 
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -89,12 +90,18 @@ class ModelServer:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What leads both SDKs here."""
+        """What leads the SDKs here."""
         return {
             "OPENAI_BASE_URL": f"{self.url}/v1",
             "OPENAI_API_KEY": "test-key",
             "ANTHROPIC_BASE_URL": self.url,
             "ANTHROPIC_API_KEY": "test-key",
+            "GOOGLE_GEMINI_BASE_URL": self.url,
+            "GOOGLE_API_KEY": "test-key",
+            "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": self.url,
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "test-key",
+            "AWS_SECRET_ACCESS_KEY": "test-key",
             "NO_PROXY": "127.0.0.1",
         }
 
@@ -161,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send("<html>Welcome to the hotel's Wi-Fi</html>", kind="text/html")
         else:
             said = turn if isinstance(turn, Says) else Says("a long answer")
-            whole = _PROTOCOLS[self.path.partition("?")[0]](said, body)
+            whole = next(render for path, render in _PROTOCOLS.items() if re.match(path, self.path))(said, body)
             streamed = bool(body.get("stream"))
             text = "".join(_events(whole)) if streamed else json.dumps(whole)
             kind = "text/event-stream" if streamed else "application/json"
@@ -346,11 +353,46 @@ def _or_text(text: str) -> Any:
 def _error(path: str, turn: Status) -> dict[str, Any]:
     if path.startswith("/v1/messages"):
         return {"type": "error", "error": {"type": turn.code, "message": turn.message}}
+    if path.startswith("/model/"):
+        return {"message": turn.message}
+    if path.startswith("/v1beta/"):
+        return {"error": {"code": turn.status, "message": turn.message, "status": turn.code}}
     return {"error": {"message": turn.message, "type": turn.code, "code": turn.code, "param": None}}
+
+
+def _gemini(said: Says, body: dict[str, Any]) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = [] if said.text is None else [{"text": said.text}]
+    parts += [
+        {"functionCall": {"id": call.id, "name": call.name, "args": json.loads(call.text)}} for call in said.calls
+    ]
+    finish = {"length": "MAX_TOKENS", "refusal": "SAFETY"}.get(said.finish, "STOP")
+    used = {"promptTokenCount": said.input_tokens, "candidatesTokenCount": said.output_tokens}
+    return {
+        "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": finish}],
+        "usageMetadata": {**used, "totalTokenCount": said.input_tokens + said.output_tokens},
+        "modelVersion": "gemini-2.5-flash",
+    }
+
+
+def _converse(said: Says, body: dict[str, Any]) -> dict[str, Any]:
+    content: list[dict[str, Any]] = [] if said.text is None else [{"text": said.text}]
+    content += [
+        {"toolUse": {"toolUseId": call.id, "name": call.name, "input": json.loads(call.text)}} for call in said.calls
+    ]
+    stop = "tool_use" if said.calls else "end_turn"
+    used = {"inputTokens": said.input_tokens, "outputTokens": said.output_tokens}
+    return {
+        "output": {"message": {"role": "assistant", "content": content}},
+        "stopReason": {"length": "max_tokens", "refusal": "content_filtered"}.get(said.finish, stop),
+        "usage": {**used, "totalTokens": said.input_tokens + said.output_tokens},
+        "metrics": {"latencyMs": 1},
+    }
 
 
 _PROTOCOLS: dict[str, Callable[[Says, dict[str, Any]], dict[str, Any]]] = {
     "/v1/chat/completions": _chat_completion,
     "/v1/responses": _response,
     "/v1/messages": _message,
+    "/v1beta/models/.*:generateContent": _gemini,
+    "/model/.*/converse$": _converse,
 }

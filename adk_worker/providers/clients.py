@@ -6,8 +6,8 @@ the calls that a worker of threads may have under way.
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic_ai.exceptions import UserError
@@ -15,12 +15,12 @@ from pydantic_ai.models import Model, infer_model
 from pydantic_ai.providers import Provider, infer_provider
 
 from adk_worker.errors import ConfigurationError
-from adk_worker.providers.policy import Endpoint
+from adk_worker.providers.policy import Endpoint, ModelPolicy
 from adk_worker.providers.resolution import missing_extra
 from adk_worker.results import shortened, text_of
 
 
-def open_model(name: str, endpoints: Mapping[str, Endpoint]) -> Model:
+def open_model(name: str, policy: ModelPolicy) -> Model:
     """The model of that name, with clients of its own. Connects to nothing yet.
 
     :raises ConfigurationError: the name, its SDK or its key is missing; the message says which.
@@ -32,9 +32,9 @@ def open_model(name: str, endpoints: Mapping[str, Endpoint]) -> Model:
             "or scripted:package.module:attribute."
         )
     try:
-        if prefix in endpoints:
-            return _at(endpoints[prefix], rest)
-        return infer_model(name, _provider)
+        if prefix in policy.endpoints:
+            return _at(policy.endpoints[prefix], rest)
+        return infer_model(name, functools.partial(_provider, policy=policy))
     except ImportError as error:
         if error.name is None or error.name.startswith(("adk_worker", "pydantic_ai")):
             raise ConfigurationError(f"the model {name!r} cannot be used: {shortened(str(error), 500)}") from error
@@ -53,8 +53,9 @@ async def close_clients(model: Model) -> None:
     """Close clients that were made here; those that pydantic-ai makes for itself it closes as ``model`` is left."""
     provider = getattr(model, "provider", None)
     close = getattr(getattr(provider, "client", None), "close", None)
-    if inspect.iscoroutinefunction(close):
-        await close()
+    closed = close() if callable(close) else None
+    if inspect.isawaitable(closed):
+        await closed
 
 
 def _at(endpoint: Endpoint, name: str) -> Model:
@@ -63,7 +64,7 @@ def _at(endpoint: Endpoint, name: str) -> Model:
     return compatible_model(endpoint, name)
 
 
-def _provider(prefix: str) -> Provider[Any]:
+def _provider(prefix: str, *, policy: ModelPolicy) -> Provider[Any]:
     if prefix in {"openai", "openai-chat", "openai-responses"}:
         from adk_worker.providers.openai_sdk import openai_provider  # noqa: PLC0415 - the same
 
@@ -72,4 +73,8 @@ def _provider(prefix: str) -> Provider[Any]:
         from adk_worker.providers.anthropic_sdk import anthropic_provider  # noqa: PLC0415 - the same
 
         return anthropic_provider()
+    if prefix == "bedrock":
+        from adk_worker.providers.bedrock_sdk import bedrock_provider  # noqa: PLC0415 - the same
+
+        return bedrock_provider(policy.timeout)
     return infer_provider(prefix)

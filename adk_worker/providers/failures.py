@@ -115,10 +115,10 @@ def _answered(error: theirs.ModelAPIError, model: str) -> ModelError:
 
 
 def _said(body: Any) -> str:
-    """The message of an error, as OpenAI, Anthropic and those who follow them write it."""
+    """The message of an error, as OpenAI, Anthropic, AWS and those who follow them write it."""
     if isinstance(body, dict):
-        inner = body.get("error", body)
-        return str(inner.get("message") or "") if isinstance(inner, dict) else str(inner)
+        inner = body.get("error") or body.get("Error") or body
+        return str(inner.get("message") or inner.get("Message") or "") if isinstance(inner, dict) else str(inner)
     return "" if body is None else str(body)
 
 

@@ -65,7 +65,7 @@ class PydanticAIProvider:
     def check(self) -> None:
         """See :class:`KeepsClients`."""
         if isinstance(self._model, str):
-            open_model(self._model, self._policy.endpoints)
+            open_model(self._model, self._policy)
 
     async def close(self) -> None:
         """See :class:`KeepsClients`."""
@@ -91,7 +91,7 @@ class PydanticAIProvider:
         :raises ModelError: it failed.
         """
         model = await self.open()
-        layers = (self._defaults(), model.settings or {}, self._settings, settings or {})
+        layers = (self._defaults(model), model.settings or {}, self._settings, settings or {})
         merged = cast("ModelSettings", {key: value for layer in layers for key, value in layer.items()})
 
         async def call() -> ModelResponse:
@@ -103,12 +103,12 @@ class PydanticAIProvider:
         """What an answer of this model cost."""
         return self._prices.cost_micros(response, model=self._name)
 
-    def _defaults(self) -> dict[str, Any]:
+    def _defaults(self, model: Model) -> dict[str, Any]:
         # How often a call is made is the policy's decision alone: two layers that repeat would multiply.
         defaults: dict[str, Any] = {"timeout": self._policy.timeout, "max_retries": 0}
         if self._policy.max_tokens is not None:
             defaults["max_tokens"] = self._policy.max_tokens
-        return defaults
+        return {name: value for name, value in defaults.items() if name not in model.unsupported_settings}
 
     async def open(self) -> Model:
         """The model, with clients that are kept for the running event loop.
@@ -126,7 +126,7 @@ class PydanticAIProvider:
         if not isinstance(self._model, str):
             return self._model
         try:
-            return open_model(self._model, self._policy.endpoints)
+            return open_model(self._model, self._policy)
         except ConfigurationError as error:
             raise ModelError(str(error)) from error
 

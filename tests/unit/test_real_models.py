@@ -330,6 +330,65 @@ async def test_an_answer_that_is_cut_off_is_no_answer(server, models, name, call
     assert not caught.value.transient
 
 
+# --- the other SDKs of the extra ----------------------------------------------------------------------------------
+
+OTHERS = pytest.mark.parametrize("name", ["google:gemini-2.5-flash", "bedrock:us.amazon.nova-lite-v1:0"])
+
+
+@OTHERS
+async def test_google_and_bedrock_are_asked_and_answer_as_the_others_do(server, models, name):
+    server.follow([Says("Let me see.", calls=[Call("search", {"city": "Oslo"}, "c1")]), Says("Booked.")])
+    model = models(name)
+
+    first = await model.complete(request(name=name))
+    result = Message.tool([ToolResultPart(call_id="c1", name="search", content={"flight": "LH1"})])
+    second = await model.complete(request(Message.user("Book."), first.message, result, name=name, iteration=2))
+
+    assert [(call.id, call.name, call.arguments) for call in first.calls] == [("c1", "search", {"city": "Oslo"})]
+    assert (second.text, second.usage) == ("Booked.", Usage(input_tokens=100, output_tokens=20))
+    assert second.cost_micros > 0
+    assert "LH1" in str(server.requests[-1])
+    assert "Be brief." in str(server.requests[-1])
+
+
+@OTHERS
+async def test_google_and_bedrock_are_tried_as_often_as_the_policy_says(server, models, name):
+    server.follow([Status(503, "UNAVAILABLE", "Come back later.")])
+
+    with pytest.raises(ModelUnavailableError, match=r"Come back later\."):
+        await models(name).complete(request(name=name))
+
+    assert len(server.requests) == 3
+
+
+@OTHERS
+@pytest.mark.parametrize(
+    ("turn", "told"),
+    [
+        (Status(403, "PERMISSION_DENIED", "Not yours."), "Not yours. Check the key of its provider"),
+        (Says("The flight is", finish="length"), "cut off at its token limit"),
+        (Says("No.", finish="refusal"), "refused to answer"),
+    ],
+)
+async def test_google_and_bedrock_fail_for_good_as_the_others_do(server, models, name, turn, told):
+    server.follow([turn])
+
+    with pytest.raises(ModelError, match=told) as caught:
+        await models(name).complete(request(name=name))
+
+    assert not caught.value.transient
+
+
+@OTHERS
+async def test_google_and_bedrock_are_given_up_when_they_hang(server, models, name):
+    server.follow([Hangs()])
+
+    with pytest.raises(ModelError, match=r"did not answer|broke before") as caught:
+        await models(name, ModelPolicy(timeout=0.5, attempts=1)).complete(request(name=name))
+
+    assert caught.value.transient
+
+
 # --- clients, endpoints, prices -----------------------------------------------------------------------------------
 
 

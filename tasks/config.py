@@ -41,7 +41,8 @@ def _messages() -> dict[str, Any]:
         "result_backend": None,
         # Early: a message counts as done once its worker begins. A late one would come again to find its ticket spent,
         # since the take that makes the first use of a ticket is its last; the reaper alone knows better, from the
-        # store. And a step longer than Redis's visibility timeout would be delivered twice while it runs.
+        # store. And a step longer than Redis's visibility timeout, or RabbitMQ's consumer_timeout, would be delivered
+        # twice while it runs. Both were measured, and are as fast (docs/measurements.md).
         "task_acks_late": False,
         # True loops for ever on a task that kills its worker. The reaper counts such deaths, and parks the run.
         "task_reject_on_worker_lost": False,

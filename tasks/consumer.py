@@ -7,6 +7,7 @@ from typing import Any, Final
 import structlog
 from amqp.exceptions import AccessRefused
 from celery.exceptions import WorkerShutdown
+from celery.utils.threads import bound_open_broker_sockets
 from celery.worker.consumer import Consumer
 from celery.worker.state import reserved_requests
 from kombu.transport.virtual import Transport
@@ -15,6 +16,9 @@ from adk_worker.pulse import Phase
 from adk_worker.results import text_of
 from tasks.refusals import EX_CONFIG, other_queue_type
 from tasks.vitals import Vitals
+
+_FAREWELL: Final = 2.0
+"""How long a worker that leaves waits for each answer of its broker, in s."""
 
 _DELAYED_DELIVERY: Final = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
@@ -74,6 +78,11 @@ class FleetConsumer(Consumer):
         Celery would keep them until the last task has ended, and among them those of the runs that are being handed
         over: the broker gives a message to whoever has asked for one longest, and this worker had.
         """
+        for connection in (self.connection, getattr(self.event_dispatcher, "connection", None)):
+            if connection is not None:
+                # A broker that answers does so at once. From one that has fallen silent the farewells, each of which
+                # waits for an answer, would take longer together than a platform waits.
+                bound_open_broker_sockets(connection, _FAREWELL)
         taking: Any = self.task_consumer
         if taking is None:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import Any, Final
 
 import structlog
@@ -26,6 +27,9 @@ from tasks.vitals import EVERY, Vitals
 
 _LOOK_FOR_DEATHS: Final = 0.5
 
+_FAREWELLS: Final = 8.0
+"""How long after the end of the drain a worker may still be there, in s: within the ten that a platform is to allow."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -40,6 +44,7 @@ class FleetWorker(Worker):
 
     vitals: Vitals
     _deaths: Any = None
+    _last_resort: threading.Timer | None = None
     _beats: Any = None
 
     @property
@@ -126,6 +131,21 @@ class FleetWorker(Worker):
     def _on_shutting_down(self, **_: Any) -> None:
         # In a signal's handler: the solo pool would come to `stop` only once its task has ended.
         self._host.drain.send()
+        if self._last_resort is None:
+            self._last_resort = threading.Timer(self._host.settings.drain_timeout + _FAREWELLS, self._leave)
+            self._last_resort.daemon = True
+            self._last_resort.start()
+
+    def _leave(self) -> None:
+        """End, whatever is still waited for: the work has been handed over by now, or has ended itself (L8).
+
+        What is left is to take leave of a broker that may have fallen silent, a time-out for each of some ten requests.
+        """
+        _log.warning("left_without_farewell")
+        self.vitals.end()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(self.exitcode or 0)
 
     def _on_child_shutdown(self, **_: Any) -> None:
         self._host.close()

@@ -55,10 +55,7 @@ def lasting(seconds: float) -> None:
 
 
 def test_a_broker_whose_connections_die(make_fleet_on, broker):
-    """Cut, slow, half-open, and swallowed for many time-outs: consumer, events and publishers alike.
-
-    And while everything is swallowed once more, it ends when it is told to.
-    """
+    """Cut, slow, half-open, and swallowed for many time-outs: consumer, events and publishers alike."""
     url, proxy = broker
     fleet = make_fleet_on(url, times=TIMES, patience=PATIENT)
     injured = Injured(fleet, fleet.worker("worker", ADK_BROKER_URL=proxy.url(url)))
@@ -74,8 +71,22 @@ def test_a_broker_whose_connections_die(make_fleet_on, broker):
 
     injured.goes_on("swallowed", swallow, proxy.resume)
     assert not injured.worker.says("Unrecoverable")
+
+
+@pytest.mark.parametrize("broker", ["redis"], indirect=True)
+def test_a_worker_that_is_told_to_end_does_so_while_its_broker_swallows_everything(make_fleet_on, broker):
+    """Within the grace that a platform is to allow, which is less than a single one of its time-outs here."""
+    url, proxy = broker
+    fleet = make_fleet_on(url, times={**SHORT, "ADK_SOCKET_TIMEOUT": str(2 * PATIENCE), "ADK_DRAIN_TIMEOUT": "1"})
+    worker = fleet.worker("worker", ADK_BROKER_URL=proxy.url(url))
+    held = fleet.travel.hold("hold", run_id="leaving", at="before_answer")
+    fleet.submit("leaving")
+    held.wait(within=PATIENCE)
     proxy.pause()
-    assert injured.worker.stop() == 0
+    held.release()
+    assert worker.stop() == 0
+    fleet.worker("heir")
+    fleet.done_once("leaving")
 
 
 def test_a_store_whose_connections_die(make_fleet, postgres_proxy: Proxy):

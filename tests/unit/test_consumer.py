@@ -58,6 +58,7 @@ def consumer():
     consumer = FleetConsumer.__new__(FleetConsumer)
     consumer.connection = Lost()
     consumer.controller = Controller()
+    consumer.event_dispatcher = None
     return consumer
 
 

@@ -65,8 +65,8 @@ def upgrade() -> None:
     )
     op.create_index("adk_runs_by_number", "adk_runs", ["number"])
     op.create_index("adk_runs_by_tenant", "adk_runs", ["tenant", "number"])
-    is_open = sa.text("(phase NOT IN ('completed', 'cancelled'))")
-    op.create_index("adk_runs_open", "adk_runs", ["number"], postgresql_where=is_open, sqlite_where=is_open)
+    op.create_index("adk_runs_by_phase", "adk_runs", ["phase", "number"])
+    op.create_index("adk_runs_by_tenant_and_phase", "adk_runs", ["tenant", "phase", "number"])
     needs_attention = sa.text("attention IS NOT NULL")
     op.create_index(
         "adk_runs_attention", "adk_runs", ["number"], postgresql_where=needs_attention, sqlite_where=needs_attention

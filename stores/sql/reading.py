@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, bindparam, exists, select
+from sqlalchemy import ColumnElement, Connection, bindparam, select
 
 from adk_worker.errors import InvalidNameError
 from adk_worker.events import Event
@@ -13,15 +13,18 @@ from adk_worker.runs import Run, RunFilter, RunStatus
 from adk_worker.transitions import Holding, Phase
 from stores.sql.locks import LEASE_COLUMNS, RUN_AND_LEASE
 from stores.sql.rows import HIGHEST, event_of, run_of
-from stores.sql.schema import ATTENTION, OPEN, events, leases, runs
+from stores.sql.schema import ATTENTION, events, leases, runs
 
 _RUNS: Final = select(runs, *LEASE_COLUMNS).select_from(RUN_AND_LEASE)
 _ONE: Final = _RUNS.where(runs.c.tenant == bindparam("for_tenant"), runs.c.run_id == bindparam("for_run"))
-_RUNNING: Final = exists().where(
-    leases.c.tenant == runs.c.tenant,
-    leases.c.run_id == runs.c.run_id,
-    leases.c.holding == Holding.WORKER.value,
-)
+# A value, and no EXISTS: that would be joined, with a plan that reads the leases of all runs there ever were. So live
+# runs are looked at one by one, the newest first, until the page is full.
+_RUNNING: Final = (
+    select(leases.c.holding)
+    .where(leases.c.tenant == runs.c.tenant, leases.c.run_id == runs.c.run_id)
+    .correlate(runs)
+    .scalar_subquery()
+) == Holding.WORKER.value
 _EVENTS: Final = (
     select(events)
     .where(
@@ -88,6 +91,5 @@ def _conditions(where: RunFilter) -> list[ColumnElement[bool]]:
 
 def _of_status(status: RunStatus) -> list[ColumnElement[bool]]:
     if status in {RunStatus.RUNNING, RunStatus.QUEUED}:
-        return [OPEN, runs.c.phase == Phase.LIVE.value, _RUNNING if status is RunStatus.RUNNING else ~_RUNNING]
-    stored = runs.c.phase == Phase(status.value).value
-    return [stored] if status in {RunStatus.COMPLETED, RunStatus.CANCELLED} else [OPEN, stored]
+        return [runs.c.phase == Phase.LIVE.value, _RUNNING if status is RunStatus.RUNNING else ~_RUNNING]
+    return [runs.c.phase == Phase(status.value).value]

@@ -31,7 +31,6 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     insert,
-    literal_column,
     text,
 )
 from sqlalchemy.dialects import registry
@@ -125,9 +124,9 @@ runs: Final = Table(
 )
 Index("adk_runs_by_number", runs.c.number)
 Index("adk_runs_by_tenant", runs.c.tenant, runs.c.number)
-# For lists of what is not over, which is little beside what is. A query has to say the very same to be given the index.
-OPEN: Final = runs.c.phase.not_in([literal_column("'completed'"), literal_column("'cancelled'")])
-Index("adk_runs_open", runs.c.number, postgresql_where=OPEN, sqlite_where=OPEN)
+# For lists by status. A run's phase stays `live` from boundary to boundary.
+Index("adk_runs_by_phase", runs.c.phase, runs.c.number)
+Index("adk_runs_by_tenant_and_phase", runs.c.tenant, runs.c.phase, runs.c.number)
 ATTENTION: Final = runs.c.attention.is_not(None)
 Index("adk_runs_attention", runs.c.number, postgresql_where=ATTENTION, sqlite_where=ATTENTION)
 

@@ -129,6 +129,7 @@ class FarSide:
     def __init__(self, store: Store, bounds: Bounds) -> None:
         self._store = store
         self._kinds = bounds.kinds
+        self._known = At.NOTE if bounds.apart else At.RESULT
 
     def moves(self, world: World) -> Iterator[Move]:
         """Every request that may arrive, or be lost."""
@@ -166,9 +167,9 @@ class FarSide:
         for worker in world.workers:
             if _waits_for(worker, request):
                 outcome = FAILED if refused else HAPPENED
-                done = worker._replace(at=At.RESULT, outcome=outcome, unrecorded=True)
+                done = worker._replace(at=self._known, outcome=outcome, unrecorded=True)
                 if (call := world.calls[number]) is None or call.owner != fence:
-                    done = done._replace(at=At.INTEND if call is None else At.RESULT)
+                    done = done._replace(at=At.INTEND if call is None else self._known)
                 after = put(after, worker, done)
         return Move(f"the request of {fence} arrives{', and is refused' if refused else ''}", after)
 

@@ -52,6 +52,8 @@ class Bounds:
     """How many things people do: cancel, queue again, decide a call, hold the lease at a terminal."""
     probe: Probe = Probe.NONE
     kinds: frozenset[Fault] = frozenset(Fault)
+    apart: bool = False
+    """Outcomes are recorded as they come, as those of several calls in one turn are, and not with the boundary."""
     max_crashes: int = 3
     reaper: bool = True
 
@@ -59,7 +61,7 @@ class Bounds:
         kinds = "any kind" if self.kinds == frozenset(Fault) else ", ".join(sorted(kind.name for kind in self.kinds))
         return (
             f"{self.workers} workers, {self.calls} calls, {self.faults} faults ({kinds}), {self.acts} acts of people, "
-            f"probe {self.probe.value}{'' if self.reaper else ', no reaper'}"
+            f"probe {self.probe.value}{', outcomes apart' if self.apart else ''}{'' if self.reaper else ', no reaper'}"
         )
 
 
@@ -74,6 +76,7 @@ TESTED: dict[str, tuple[Bounds, int]] = {
     "any fault among three workers": (Bounds(faults=1, workers=3), 2403),
     "a far side that refuses older fences": (Bounds(probe=Probe.FENCING, kinds=_HARD), 56600),
     "a far side that sees what has arrived": (Bounds(probe=Probe.SEEN, kinds=_HARD), 66854),
+    "outcomes that are recorded apart, and people": (Bounds(faults=1, acts=1, apart=True), 9590),
     "a far side that sees, and people": (Bounds(faults=1, acts=1, probe=Probe.SEEN), 11728),
 }
 """Bounds that every run of the tests goes through, with the number of states that each reaches."""

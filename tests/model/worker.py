@@ -81,7 +81,7 @@ class Workers:
                 return ("settle", fence, number, worker.seen, worker.outcome)
             case At.PARK:
                 return ("park", fence, number, worker.seen)
-            case At.RECORD:
+            case At.RECORD | At.NOTE:
                 return ("record", fence, number, worker.outcome)
             case At.EXCEPTION | At.CONFLICT | At.DRAIN:
                 return ("give_back", fence, _BACK[worker.at])
@@ -104,6 +104,8 @@ class Workers:
         if verdict is Verdict.REFUSED:
             # Superseded. What it knows of its call is evidence, and asks for no lease (F4).
             return worker._replace(at=At.RECORD) if worker.unrecorded else IDLE
+        if worker.at is At.NOTE:
+            return worker._replace(at=At.RESULT, unrecorded=False)
         if verdict is Verdict.CANCELLED or name in {"record", "fail", "release"}:
             return IDLE
         match name:

@@ -58,6 +58,8 @@ class At(IntEnum):
     """End the run as failed."""
     LET_GO = 17
     """Release the lease."""
+    NOTE = 18
+    """Record the outcome by itself, before the boundary."""
 
 
 class Call(NamedTuple):

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-import adk_worker.conformance.waiting
 from tests.conformance.liars import claims, frontiers, leases, runs
 from tests.conformance.liars.lie import Lie
 
 LIES: tuple[Lie, ...] = (*leases.LIES, *claims.LIES, *frontiers.LIES, *runs.LIES)
 """All lies that are told."""
-
-# What never comes is not waited for as long as elsewhere.
-adk_worker.conformance.waiting._DEADLINE = 1.0  # noqa: SLF001
 
 
 def class_of(lie: Lie) -> str:
@@ -30,7 +26,11 @@ def _tests(lie):
     def leases(self, make_store):
         return getattr(self, "_leases", None)
 
-    fields = {"make_store": pytest.fixture(make_store)}
+    def impatient(self, monkeypatch):
+        """What never comes is not waited for as long as elsewhere."""
+        monkeypatch.setattr("adk_worker.conformance.waiting._DEADLINE", 1.0)
+
+    fields = {"make_store": pytest.fixture(make_store), "impatient": pytest.fixture(autouse=True)(impatient)}
     if lie.beside_leases:
         fields["leases"] = pytest.fixture(leases)
     if lie.name == "Lingering":

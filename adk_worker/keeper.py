@@ -155,8 +155,10 @@ class LeaseKeeper:
         try:
             asyncio.run(self._keep())
         except BaseException as error:
-            _log.exception("keeper_died")
-            self._on_stuck(f"the keeper of leases died: {text_of(error)}")
+            try:
+                _log.exception("keeper_died")
+            finally:  # the log may be what is broken
+                self._on_stuck(f"the keeper of leases died: {text_of(error)}")
             raise
 
     async def _keep(self) -> None:

@@ -152,8 +152,10 @@ class WorkerProcess:
             self._loop.run_forever()
         except BaseException as error:
             # A SystemExit that somebody raised in the loop. All that waits for it would wait for ever.
-            _log.exception("loop_died")
-            self._on_stuck(f"the event loop died: {text_of(error)}")
+            try:
+                _log.exception("loop_died")
+            finally:  # the log may be what is broken
+                self._on_stuck(f"the event loop died: {text_of(error)}")
             raise
         finally:
             self._loop.close()

@@ -7,6 +7,7 @@ import os
 import time
 
 import pytest
+import structlog
 
 from adk_worker.cli import main
 from adk_worker.liveness import Holder
@@ -19,6 +20,9 @@ def _nothing_set(monkeypatch, tmp_path):
         if name.startswith("ADK_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("ADK_ALIVE_DIR", str(tmp_path))
+    yield
+    # The program logs to the standard error that it found, which was this test's.
+    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 
 import pytest
+import structlog
 import structlog.testing
 
 from adk_worker.errors import StoreUnavailableError
@@ -247,9 +249,14 @@ class TestTheThread:
             await eventually(lambda: len(store.asked) > 1, what="a second renewal")
 
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-    async def test_that_dies_ends_the_process(self, store, stuck, monkeypatch):
+    @pytest.mark.parametrize("log", ["works", "is closed"])
+    async def test_that_dies_ends_the_process(self, store, stuck, monkeypatch, log):
         """L8: nothing would renew any more, and nobody would know."""
         keeper = LeaseKeeper(store.renew_many, policy=BRISK, on_stuck=stuck.append)
+        if log == "is closed":
+            closed = io.StringIO()
+            closed.close()
+            monkeypatch.setattr("adk_worker.keeper._log", structlog.wrap_logger(structlog.PrintLogger(closed)))
 
         async def broken():
             raise MemoryError

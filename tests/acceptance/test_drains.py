@@ -5,8 +5,10 @@ Leases live for minutes here, and nothing reaps: a run that waited for a lease t
 
 from __future__ import annotations
 
+import signal
 import subprocess
 
+import psutil
 import pytest
 
 from adk_worker.liveness import Holder
@@ -38,35 +40,40 @@ def pids(worker: Process) -> set[int]:
 
 
 @pools
-def test_a_worker_full_of_model_calls_is_emptied_at_once(fleet, pool):
-    """P2: every call is aborted, every run handed over and taken elsewhere, before any of the calls has ended."""
+def test_a_worker_full_of_model_calls_is_emptied_at_once_and_waits_for_a_booking(fleet, pool):
+    """P2, F4: every call is aborted, every run handed over and taken elsewhere, while one of them is still booking."""
     slots = FULL[pool]
-    names = [f"waiting-{number}" for number in range(slots)]
+    names = [f"waiting-{number}" for number in range(slots - 1)]
     for name in names:
         fleet.models.hold(name, tenant="acme", iteration=1)
-    leaving = fleet.worker("leaving", pool=pool, slots=slots)
-    for name in names:
+    booking = fleet.travel.hold("book", run_id="booking", at="before_answer")
+    leaving = fleet.worker("leaving", pool=pool, slots=slots, ADK_DRAIN_TIMEOUT="60")
+    for name in ("booking", *names):
         fleet.submit(name)
     for name in names:
         fleet.asked(name, iteration=1)
+    booking.wait(within=PATIENCE)
     heir = fleet.worker("heir", pool=pool, slots=slots)
 
-    assert leaving.stop() == 0
+    psutil.Process(leaving.pid).send_signal(signal.SIGTERM)
 
-    theirs = pids(heir)
     wait_until(
-        lambda: all(holder(fleet, name) in theirs for name in names),
+        lambda: {holder(fleet, name) for name in names} <= pids(heir),
         within=PATIENCE,
         what=f"the heir to hold every run\n{fleet.logs()}",
     )
+    assert holder(fleet, "booking") in pids(leaving)
+    booking.release()
+    assert leaving.stop() == 0
     for name in names:
         kinds = [event.kind for event in fleet.events(name)]
         assert kinds == ["submitted", "taken", "given_back", "taken"], kinds
         (given_back,) = fleet.events(name, "given_back")
         assert given_back.data["reason"] == "drain"
         fleet.models.release(name, tenant="acme", iteration=1)
-    fleet.done_once(*names)
+    fleet.done_once("booking", *names)
     assert {fleet.run(name).crashes for name in names} == {0}
+    assert not fleet.events("booking", "given_back")
 
 
 def test_a_rolling_restart_under_load_delays_and_repeats_nothing(fleet):

@@ -46,14 +46,18 @@ def test_a_worker_full_of_model_calls_is_emptied_at_once_and_waits_for_a_booking
     names = [f"waiting-{number}" for number in range(slots - 1)]
     for name in names:
         fleet.models.hold(name, tenant="acme", iteration=1)
-    booking = fleet.travel.hold("book", run_id="booking", at="before_answer")
+    fleet.models.hold("booking", tenant="acme", iteration=3)
+    booked = fleet.travel.hold("book", run_id="booking", at="before_answer")
     leaving = fleet.worker("leaving", pool=pool, slots=slots, ADK_DRAIN_TIMEOUT="60")
     for name in ("booking", *names):
         fleet.submit(name)
     for name in names:
         fleet.asked(name, iteration=1)
-    booking.wait(within=PATIENCE)
+    fleet.asked("booking", iteration=3)
     heir = fleet.worker("heir", pool=pool, slots=slots)
+    # It books in the same iteration, and so on the same worker.
+    fleet.models.release("booking", tenant="acme", iteration=3)
+    booked.wait(within=PATIENCE)
 
     psutil.Process(leaving.pid).send_signal(signal.SIGTERM)
 
@@ -63,7 +67,7 @@ def test_a_worker_full_of_model_calls_is_emptied_at_once_and_waits_for_a_booking
         what=f"the heir to hold every run\n{fleet.logs()}",
     )
     assert holder(fleet, "booking") in pids(leaving)
-    booking.release()
+    booked.release()
     assert leaving.stop() == 0
     for name in names:
         kinds = [event.kind for event in fleet.events(name)]

@@ -2,8 +2,8 @@
 
 Six passengers want a seat each. A fleet of two workers books for them at a service that honours no idempotency key:
 whatever it is asked for twice, it does twice. One worker is killed in the middle of a model call, and another in the
-middle of a booking, after the seat was booked and before the worker heard of it. What the reaper and the tool's probe
-make of that is read from the store's events, and judged by the service's own journal.
+middle of a booking, after the seat was booked and before the worker heard of it. What the next worker, the reaper and
+the tool's probe make of that is read from the store's events, and judged by the service's own journal.
 
 Exits 0 if every run completed, every seat was booked once and paid once, both kills were recovered from, and the
 booking that was in flight was settled by the tool's probe; else 1, and says what was wrong.

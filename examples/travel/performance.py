@@ -35,7 +35,7 @@ _ASKS_TO_PAY: Final = 4
 
 _NEWS: Final[Mapping[str, tuple[str, Tone]]] = MappingProxyType(
     {
-        EventKind.RECOVERED: ("reaper: {run_id}'s worker is gone; queued again, under fence {fence}", Tone.MENDED),
+        EventKind.RECOVERED: ("{run_id}'s worker is gone; queued again, under fence {fence}", Tone.MENDED),
         EventKind.PUBLISHED_AGAIN: ("reaper: {run_id}'s message is lost or late; published again", Tone.MENDED),
         RunStatus.COMPLETED: ("{run_id} is completed", Tone.DONE),
         EventKind.PARKED: ("{run_id} is parked", Tone.WRONG),
@@ -144,7 +144,7 @@ class Performance:
         self._show.happened(at, f"kill -9 {process.pid}, the worker that holds {run_id}", Tone.KILLED)
 
     def _tell_the_news(self) -> None:
-        """Print what the reaper did, and what came to its end, since this looked last."""
+        """Print which runs were taken up again, and what came to its end, since this looked last."""
         news: list[tuple[str, Event]] = []
         for run_id, seen in self._seen.items():
             new = list(self._fleet.events(run_id, tenant=TENANT, after=seen))

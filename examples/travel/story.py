@@ -150,8 +150,10 @@ class _Fold:
                 pid = _pid(event)
                 if pid in self._kills:
                     yield self._killed(self._kills[pid])
-                found = "the worker is known dead" if data.get("known_dead") else "the lease has lapsed"
-                yield Line(event.at, "reaper", f"{found}: queues the run again", event.fence, Tone.MENDED)
+                who, found = "reaper", "its lease lapsed"
+                if data.get("known_dead"):  # which the dead one's parent can tell, and the next worker on its host
+                    who, found = "its host", "the worker is dead"
+                yield Line(event.at, who, f"{found}: queues the run again", event.fence, Tone.MENDED)
             case EventKind.PUBLISHED_AGAIN:
                 yield Line(
                     event.at, "reaper", "the message is lost or late: publishes it again", event.fence, Tone.MENDED

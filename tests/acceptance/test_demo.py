@@ -84,7 +84,8 @@ def test_the_demo_shows_what_it_says(demo):
     assert "kill -9 in the middle of a model call" in said
     assert "kill -9 in the middle of a booking" in said
     assert said.count("worker that holds") == 2
-    assert "the lease has lapsed: queues the run again" in said
+    # As a rule by the worker that is started in a dead one's place, and if that takes long by the reaper.
+    assert "queues the run again" in said
     assert "book_seat settled by the tool's probe" in said
     assert f"{len(PASSENGERS)} seats booked, each of them once" in said
     assert "How to go on" in said

@@ -80,8 +80,10 @@ def test_a_worker_full_of_model_calls_is_emptied_at_once_and_waits_for_a_booking
     assert not fleet.events("booking", "given_back")
 
 
-def test_a_rolling_restart_under_load_delays_and_repeats_nothing(fleet):
+@pytest.mark.parametrize("broker", ["redis", "rabbitmq"])
+def test_a_rolling_restart_under_load_delays_and_repeats_nothing(make_fleet_on, request, broker):
     """P2, F4: of three workers, one after the other; no effect twice, no crash counted, no run left to a clock."""
+    fleet = make_fleet_on(request.getfixturevalue(f"{broker}_url"), times=LONG, reaped=False)
     pools = ("threads", "prefork", "threads")
     workers = [fleet.worker(f"old-{number}", pool=pool, slots=3) for number, pool in enumerate(pools)]
     names = []

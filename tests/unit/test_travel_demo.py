@@ -247,7 +247,7 @@ class TestATimeline:
             ("worker 11", "search_flights", 2),
             ("worker 11", "asks the model …", 4),
             ("kill -9", "worker 11, in the middle of a model call", None),
-            ("reaper", "the lease has lapsed: queues the run again", 5),
+            ("reaper", "its lease lapsed: queues the run again", 5),
             ("worker 12", "“Booked.”", 6),
         ]
 
@@ -258,7 +258,7 @@ class TestATimeline:
             ("client", "submits it to agent travel", Tone.PLAIN),
             ("worker 12", "book_seat …", Tone.PLAIN),
             ("kill -9", "worker 12, in the middle of a booking", Tone.KILLED),
-            ("reaper", "the worker is known dead: queues the run again", Tone.MENDED),
+            ("its host", "the worker is dead: queues the run again", Tone.MENDED),
             ("worker 13", "book_seat settled by the tool's probe", Tone.MENDED),
             ("worker 13", "“Booked.”", Tone.DONE),
         ]

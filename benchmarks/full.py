@@ -1,6 +1,6 @@
 """Fills a database with runs that are over, and shows that the fleet's and the terminal's queries do not notice.
 
-    python -m benchmarks.full [--finished 100000] [--live 2000] [--lapsed 50] [--plans]
+    python -m benchmarks.full [--finished 100000] [--live 2000] [--lapsed 50] [--renewals 0] [--plans]
 
 Needs PostgreSQL installed; it is started for it, on loopback, and its data removed afterwards: a million runs take
 about 1.2 GB. Of each query it prints what EXPLAIN (ANALYZE, BUFFERS) says: rows returned, rows read in all tables,
@@ -20,11 +20,12 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy import Connection, Engine, create_engine, text
 
-from stores.sql import migrate
-from tests.integration.full_store import SLACK, Size, fill, queries, read, selects
+from stores.sql import migrate, renewing
+from tests.integration.full_store import SLACK, Size, fill, leased, queries, read, selects
 from tests.servers import OrphanGuard, PostgresServer
 
 _AT_ONCE = 500_000
+_RENEWED_AT_ONCE = 1_000
 # Filling is not what is measured. A crash of the server loses it all, and nobody else writes meanwhile.
 _SETTINGS = {
     "wal_level": "minimal",
@@ -52,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{size.finished:,} runs that are over, {size.live:,} live, of which {size.lapsed:,} lapsed: {big}, "
             f"filled in {time.monotonic() - began:.0f} s"
         )
+        if chosen.renewals:
+            _renew(engine, size, chosen.renewals)
+            console.print(f"each live lease renewed {chosen.renewals:,} times, and nothing vacuumed since")
         asked = {name: _explain(engine, work) for name, (work, _) in queries(size).items()}
         engine.dispose()
     console.print(_table(asked))
@@ -72,6 +76,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--finished", type=int, default=100_000, help="runs that are over (100,000)")
     parser.add_argument("--live", type=int, default=2_000, help="live runs (2,000)")
     parser.add_argument("--lapsed", type=int, default=50, help="live runs whose worker died (50)")
+    parser.add_argument("--renewals", type=int, default=0, help="renewals of each live lease before that (0)")
     parser.add_argument("--plans", action="store_true", help="print the plans, too")
     return parser.parse_args(arguments)
 
@@ -88,6 +93,15 @@ def _fill(engine: Engine, size: Size, *, told: Callable[[str], None]) -> None:
             connection.execute(text(statement))
             told(statement)
         connection.execute(text("VACUUM ANALYZE"))
+
+
+def _renew(engine: Engine, size: Size, times: int) -> None:
+    """Leave behind what as many renewals leave: entries in the past, of leases that expire in the future."""
+    for left in reversed(range(times)):
+        for first in range(size.finished + 1, size.total - size.lapsed + 1, _RENEWED_AT_ONCE):
+            held = [leased(n) for n in range(first, min(first + _RENEWED_AT_ONCE, size.total - size.lapsed + 1))]
+            with engine.begin() as connection:
+                renewing.renew_many(connection, held, ttl=0.001 if left else 3600.0)
 
 
 def _without_indexes(connection: Connection) -> list[str]:

@@ -136,14 +136,15 @@ def queries(size: Size) -> Mapping[str, tuple[Callable[[Connection], Any], int]]
         ),
         "renew leases": (
             lambda tx: renewing.renew_many(
-                tx, [_leased(number) for number in range(size.finished + 1, size.finished + 11)], ttl=60.0
+                tx, [leased(number) for number in range(size.finished + 1, size.finished + 11)], ttl=60.0
             ),
             20,
         ),
     }
 
 
-def _leased(number: int) -> RunLease:
+def leased(number: int) -> RunLease:
+    """The lease of a live run."""
     return RunLease(f"tenant-{number % 200}", f"run-{number}", "somebody", number, 0.0)
 
 

@@ -67,7 +67,8 @@ class Settings(BaseSettings):
         default=(), description="Modules that hold the agents, separated by commas: myshop.agents,myshop.refunds."
     )
     migrate_url: Url | None = Field(
-        default=None, description="The store again, with the rights to change its schema. ADK_STORE_URL by default."
+        default=None,
+        description="The store again, past any pooler, with rights to change its schema. ADK_STORE_URL by default.",
     )
 
     lease_ttl: Seconds = Field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +11,10 @@ from textwrap import dedent, indent
 
 import psycopg2
 import pytest
+from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import MetaData, create_engine, insert, text
+from sqlalchemy import MetaData, create_engine, insert, inspect, text
 from sqlalchemy.pool import NullPool
 
 from adk_worker.errors import StoreUnavailableError
@@ -240,6 +242,30 @@ def test_an_index_that_was_interrupted_is_built_by_the_next_upgrade(url, sample,
     migrate.upgrade(url)
 
     assert (valid(engine), migrate.current(url)) == (True, "9001")
+
+
+def test_an_index_is_built_on_sqlite_as_any_other_change_is(sample, sqlite_store_url):
+    sample(INDEX)
+
+    migrate.upgrade(sqlite_store_url)
+
+    with migrate.connected(sqlite_store_url) as connection:
+        assert "by_kind" in {index["name"] for index in inspect(connection).get_indexes("adk_events")}
+
+
+def test_an_index_can_be_printed(sample):
+    """For those who let nobody but themselves change a schema: it stands outside of any transaction."""
+    sample(INDEX)
+    printed = io.StringIO()
+    config = Config(output_buffer=printed)
+    config.set_main_option("script_location", str(migrate.script_location()))
+    config.set_main_option("sqlalchemy.url", "postgresql://")
+
+    command.upgrade(config, f"{SCHEMA_VERSION}:head", sql=True)
+
+    before, after = printed.getvalue().split("CREATE INDEX CONCURRENTLY by_kind")
+    assert before.count("BEGIN;") == before.count("COMMIT;") == 1
+    assert after.count("BEGIN;") == after.count("COMMIT;") == 1
 
 
 def test_a_table_in_use_is_not_waited_for_with_everybody_else_in_line(url, sample, engine):

@@ -39,10 +39,9 @@ def test_a_kill_between_effect_and_record(make_fleet):
     scenarios.killed_between_effect_and_record(make_fleet(queue_type="quorum"), pool="threads")
 
 
-@both
-def test_a_kill_between_commit_and_publish(make_fleet, rabbitmq_proxy: Proxy, queue_type):
+def test_a_kill_between_commit_and_publish(make_fleet, rabbitmq_proxy: Proxy):
     """The store has handed over, and no message was sent: the queued lease lapses and the reaper publishes."""
-    fleet = make_fleet(queue_type=queue_type)
+    fleet = make_fleet(queue_type="quorum")
     scenarios.killed_between_commit_and_publish(fleet, pool="threads", behind=rabbitmq_proxy)
 
 

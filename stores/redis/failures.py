@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
-from redis.exceptions import AuthenticationError, MaxConnectionsError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    MaxConnectionsError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
 
 from adk_worker.errors import AdkError, CommitUnknownError, ConfigurationError, StoreUnavailableError
 
@@ -20,15 +26,23 @@ _NOT_WRITTEN: Final = {
     "TRYAGAIN": "the cluster is moving slots",
 }
 """Refusals of a command that has not begun, by how they start, and what they say of the server."""
+Failure: TypeAlias = RedisError | RedisClusterException | OSError
+"""What its client raises; a cluster's has an exception of its own, which is no ``RedisError``."""
+FAILURES: Final = (RedisError, RedisClusterException, OSError)
+_NO_CLUSTER: Final = "Cluster mode is not enabled"
 _NOT_ALLOWED: Final = ("NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH")
 
 
-def translated(error: RedisError | OSError, *, store: str, writing: bool = False) -> AdkError | None:
+def translated(error: Failure, *, store: str, writing: bool = False) -> AdkError | None:
     """The error to raise ``from`` this one; ``None`` for one that says nothing but that our own script is wrong.
 
     ``writing`` says that a write was sent: what becomes of it is unknown unless the server itself has refused it.
     """
+    if isinstance(error, RedisClusterException) and isinstance(error.__cause__, FAILURES):
+        error = error.__cause__  # what the last node said that was asked which slots there are
     reason = _reason(error)
+    if reason.startswith(_NO_CLUSTER):
+        return ConfigurationError(f"the store {store} is no cluster. Begin ADK_STORE_URL with redis:// or rediss://.")
     if isinstance(error, AuthenticationError) or reason.startswith(_NOT_ALLOWED):
         return ConfigurationError(
             f"the store {store} refuses: {reason}. Check the user and the password in ADK_STORE_URL, and that the user "
@@ -45,12 +59,12 @@ def translated(error: RedisError | OSError, *, store: str, writing: bool = False
     return StoreUnavailableError(store=store, reason=reason)
 
 
-def moved_away(error: RedisError | OSError) -> bool:
+def moved_away(error: Failure) -> bool:
     """Whether connections lead to a server that is the master no more, so that new ones have to be made."""
     return _reason(error).startswith(("READONLY", "MASTERDOWN"))
 
 
-def _reason(error: RedisError | OSError) -> str:
+def _reason(error: Failure) -> str:
     lines = str(error).strip().splitlines()
     said = lines[0].rstrip(". ") if lines else ""
     # redis-py takes the code off the answers that it knows by a class of their own.

@@ -25,7 +25,7 @@ from adk_worker.errors import CommitUnknownError, ConfigurationError, SchemaVers
 from adk_worker.urls import without_secrets
 from stores.redis.data import RunData
 from stores.redis.durability import Facts
-from stores.redis.failures import moved_away, translated
+from stores.redis.failures import FAILURES, moved_away, translated
 from stores.redis.keys import NUMBERS, Keys
 from stores.redis.target import Client, RedisOptions, make_client, parse_url
 from stores.redis.transaction import Applied, Transaction
@@ -151,7 +151,7 @@ class Process:
         for left in (reading, False):
             try:
                 return command(self.client)
-            except (RedisError, OSError) as error:
+            except FAILURES as error:
                 if moved_away(error):
                     self._reconnect()
                 if left and isinstance(error, ServerConnectionError):
@@ -259,7 +259,7 @@ class Process:
 
     def _reconnect(self) -> None:
         if isinstance(self._client, RedisCluster):
-            with contextlib.suppress(RedisError):
+            with contextlib.suppress(*FAILURES):
                 self._client.nodes_manager.initialize()
         elif isinstance(self._client, Redis):
             self._client.connection_pool.disconnect(inuse_connections=False)

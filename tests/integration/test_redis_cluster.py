@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 import redis
 from redis.crc import key_slot
@@ -25,6 +27,20 @@ async def stores(redis_cluster):
     bundle = open_redis(made(redis_cluster.url), socket_timeout=5)
     yield bundle
     await bundle.lifecycle.close()
+
+
+@pytest.fixture
+async def opened():
+    """Opens bundles that are closed after the test."""
+    bundles = []
+
+    def open_one(url):
+        bundles.append(open_redis(url, socket_timeout=5))
+        return bundles[-1]
+
+    yield open_one
+    for bundle in bundles:
+        await bundle.lifecycle.close()
 
 
 @pytest.fixture
@@ -82,6 +98,31 @@ async def test_a_node_that_is_away_takes_its_runs_with_it_and_no_others(stores, 
     assert [(one.busy, one.lease is not None) for one in renewed] == [(True, False), (False, True)]
     assert reaped is not None
     assert (await drivers[there].commit(leases[there], 1)).verdict is Verdict.DONE
+
+
+async def test_a_cluster_none_of_whose_nodes_answers_is_a_store_that_is_away(opened):
+    """A worker waits for it, as for any other store, and a terminal says what to check."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        stores = opened(f"redis+cluster://127.0.0.1:{nobody.getsockname()[1]}/0")
+
+        with pytest.raises(StoreUnavailableError, match="Connection refused"):
+            await stores.lifecycle.verify()
+
+
+async def test_a_single_server_is_not_taken_for_a_cluster(opened, redis_url):
+    stores = opened(redis_url.replace("redis://", "redis+cluster://"))
+
+    with pytest.raises(ConfigurationError, match="is no cluster"):
+        await stores.lifecycle.verify()
+
+
+async def test_a_password_that_no_node_takes_is_refused(opened, redis_cluster):
+    password = redis_cluster.url.split(":")[2].split("@")[0]
+    stores = opened(redis_cluster.url.replace(password, "wrong"))
+
+    with pytest.raises(ConfigurationError, match="password in ADK_STORE_URL"):
+        await stores.lifecycle.verify()
 
 
 async def test_a_run_whose_slot_moves_is_followed(stores, redis_cluster, clients):

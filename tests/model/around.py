@@ -90,9 +90,10 @@ class Time:
 
     def sweeps(self, world: World) -> Iterator[Move]:
         """The reaper acts on the lease, and publishes."""
-        was = self._store.rows[world.row].lease.holding
+        lease = self._store.rows[world.row].lease
+        was, dead = lease.holding, lease.expires_at > 0 and lease.fence in world.dead
         with Trying("the reaper sweeps"):
-            after, verdict = self._store.reap(world)
+            after, verdict = self._store.reap(world, known_dead=dead)
         if verdict is Verdict.REFUSED:
             return
         found = "a message that is late" if was is Holding.QUEUE else "a worker gone"

@@ -39,9 +39,10 @@ class Recorder(Store):
         self.asked.append(("renew", fence))
         return super().renew(world, fence)
 
-    def reap(self, world):
-        self.asked.append(("reap",))
-        return super().reap(world)
+    def reap(self, world, *, known_dead=False):
+        holder = str(self.rows[world.row].lease.fence)
+        self.asked.append(("bury", holder) if known_dead else ("reap",))
+        return super().reap(world, known_dead=known_dead)
 
     def requeue(self, world):
         self.asked.append(("requeue",))
@@ -165,6 +166,9 @@ class Memory:
 
     async def _reap(self):
         await self._stores.runs.claim_lapsed(policy=self._policy, limit=10, count_crashes=True)
+
+    async def _bury(self, holder):
+        await self._stores.runs.claim_dead("run", tenant="acme", holder=holder, policy=self._policy)
 
     async def _requeue(self):
         await self._stores.runs.requeue("run", tenant="acme", by="ann", policy=self._policy)

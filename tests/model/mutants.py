@@ -195,20 +195,20 @@ def _commits_anything(state: State, *, sequence: int, **fields: Any) -> Moved:
     return transitions.commit(replace(state, sequence=sequence - 1, committed_by=-1), sequence=sequence, **fields)
 
 
-def _counts_no_crash(state: State, *, at: StoreTime, policy: FleetPolicy) -> Moved:
-    return transitions.reap(state, at=at, policy=policy, count_crashes=False)
+def _counts_no_crash(state: State, *, at: StoreTime, policy: FleetPolicy, known_dead: bool = False) -> Moved:
+    return transitions.reap(state, at=at, policy=policy, count_crashes=False, known_dead=known_dead)
 
 
-def _leaves_the_queue_alone(state: State, *, at: StoreTime, policy: FleetPolicy) -> Moved:
+def _leaves_the_queue_alone(state: State, *, at: StoreTime, policy: FleetPolicy, known_dead: bool = False) -> Moved:
     if state.lease.holding is Holding.QUEUE:
         return Moved(state, Verdict.REFUSED)
-    return transitions.reap(state, at=at, policy=policy)
+    return transitions.reap(state, at=at, policy=policy, known_dead=known_dead)
 
 
-def _leaves_the_dead_alone(state: State, *, at: StoreTime, policy: FleetPolicy) -> Moved:
+def _leaves_the_dead_alone(state: State, *, at: StoreTime, policy: FleetPolicy, known_dead: bool = False) -> Moved:
     if state.lease.holding is Holding.WORKER:
         return Moved(state, Verdict.REFUSED)
-    return transitions.reap(state, at=at, policy=policy)
+    return transitions.reap(state, at=at, policy=policy, known_dead=known_dead)
 
 
 # --- claims -----------------------------------------------------------------------------------------------------------

@@ -298,10 +298,11 @@ class Store:
 
     # --- the reaper's, and people's ---------------------------------------------------------------------------
 
-    def reap(self, world: World) -> tuple[World, Verdict]:
-        """Act on the lease if it has lapsed."""
+    def reap(self, world: World, *, known_dead: bool = False) -> tuple[World, Verdict]:
+        """Act on the lease if it has lapsed, or if its holder is known to be dead (I11)."""
         was = self.rows[world.row].lease.holding
-        row, verdict = self._moved("reap", world.row, at=NOW, policy=self.policy)
+        fields = {"known_dead": True} if known_dead else {}
+        row, verdict = self._moved("reap", world.row, at=NOW, policy=self.policy, **fields)
         if verdict is Verdict.REFUSED:
             return world, verdict
         if world.ghost.cancelled and verdict is not Verdict.CANCELLED:

@@ -14,7 +14,20 @@ from tests.model.rules import Rules
 
 _WAYS = 300
 _STEPS = 70
-_ASKED = {"acquire", "begin", "cancel", "commit", "decide", "fail", "give_back", "note_dead", "park", "reap", "record"}
+_ASKED = {
+    "acquire",
+    "begin",
+    "bury",
+    "cancel",
+    "commit",
+    "decide",
+    "fail",
+    "give_back",
+    "note_dead",
+    "park",
+    "reap",
+    "record",
+}
 _ASKED |= {"release", "renew", "requeue", "settle", "take"}
 _PEOPLE = ("a person", "somebody")
 

@@ -28,7 +28,7 @@ def _tests(lie):
 
     def impatient(self, monkeypatch):
         """What never comes is not waited for as long as elsewhere."""
-        monkeypatch.setattr("adk_worker.conformance.waiting._DEADLINE", 1.0)
+        monkeypatch.setattr("adk_worker.conformance.waiting._DEADLINE", 3.0)
 
     fields = {"make_store": pytest.fixture(make_store), "impatient": pytest.fixture(autouse=True)(impatient)}
     if lie.beside_leases:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Final
 
 import structlog
@@ -40,7 +40,8 @@ class Arrival:
         make_dispatcher: Callable[[], CeleryDispatcher],
         policy: FleetPolicy,
         registry: Registry,
-        no_forks: Callable[[], AbstractContextManager[object]] = nullcontext,
+        *,
+        no_forks: AbstractContextManager[None],
     ) -> None:
         self._no_forks = no_forks
         self._open_stores = open_stores
@@ -59,7 +60,7 @@ class Arrival:
 
     def _main(self) -> None:
         try:
-            with self._no_forks():
+            with self._no_forks:
                 asyncio.run(self._look())
         except Exception as error:  # noqa: BLE001 - the worker works all the same
             _log.warning("arrival_cut_short", error=text_of(error))

@@ -10,16 +10,15 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import structlog
 
-from adk_worker.errors import BrokerUnavailableError
 from adk_worker.liveness import Holder
 from adk_worker.reaper import bury
 from adk_worker.results import text_of
-from adk_worker.runs import Dispatch, Stores
+from adk_worker.runs import Stores
 from adk_worker.transitions import FleetPolicy
 from tasks.dispatch import CeleryDispatcher
 
@@ -35,16 +34,6 @@ class Death:
     label: str
 
 
-class _Kept:
-    """Keeps messages until the store is closed: a broker may be long in answering."""
-
-    def __init__(self) -> None:
-        self.kept: list[Dispatch] = []
-
-    async def dispatch(self, message: Dispatch) -> None:
-        self.kept.append(message)
-
-
 class Undertaker:
     """Takes over the runs of dead children, in a thread that lives for as long as there are any.
 
@@ -52,7 +41,7 @@ class Undertaker:
     inherit as little as can be. Nothing here is ever raised to the parent; what fails is left to the reaper.
 
     :param open_stores: opens a small bundle, to be closed again.
-    :param no_forks: what to hold meanwhile, so that no child is forked; nothing is published under it.
+    :param no_forks: what to hold meanwhile, so that no child is forked.
     """
 
     def __init__(
@@ -60,7 +49,7 @@ class Undertaker:
         open_stores: Callable[[], Stores],
         dispatcher: CeleryDispatcher,
         policy: FleetPolicy,
-        no_forks: Callable[[], AbstractContextManager[object]] = nullcontext,
+        no_forks: AbstractContextManager[None],
     ) -> None:
         self._open_stores = open_stores
         self._no_forks = no_forks
@@ -88,7 +77,8 @@ class Undertaker:
     def _main(self) -> None:
         while (death := self._next()) is not None:
             try:
-                asyncio.run(self._all_from(death))
+                with self._no_forks:
+                    asyncio.run(self._all_from(death))
             except Exception as error:  # noqa: BLE001 - the parent's consumer must not notice, whatever it is
                 _log.warning("death_left_to_the_reaper", run_id=death.run_id, error=text_of(error))
 
@@ -101,29 +91,16 @@ class Undertaker:
                 return None
 
     async def _all_from(self, death: Death | None) -> None:
-        messages = _Kept()
+        stores = self._open_stores()
         try:
-            with self._no_forks():
-                stores = self._open_stores()
-                try:
-                    while death is not None:
-                        await self._see_to(death, stores, messages)
-                        death = None if self._deaths.empty() else self._deaths.get_nowait()
-                finally:
-                    await stores.lifecycle.close()
+            while death is not None:
+                await self._see_to(death, stores)
+                death = None if self._deaths.empty() else self._deaths.get_nowait()
         finally:
-            await self._publish(messages)
-
-    async def _publish(self, messages: _Kept) -> None:
-        try:
-            for message in messages.kept:
-                await self._dispatcher.dispatch(message)
-        except BrokerUnavailableError as error:
-            _log.warning("dispatch_failed", error=str(error))
-        finally:
+            await stores.lifecycle.close()
             await self._dispatcher.close()
 
-    async def _see_to(self, death: Death, stores: Stores, messages: _Kept) -> None:
+    async def _see_to(self, death: Death, stores: Stores) -> None:
         run = await stores.runs.get(death.run_id, tenant=death.tenant)
         holder = None if run is None or run.holder is None else Holder.parse(run.holder)
         if run is None or run.holder is None or holder is None:
@@ -131,6 +108,6 @@ class Undertaker:
         if holder.label != Holder.new(death.label).label or not holder.process.known_dead():
             return  # somebody else's by now
         message = await bury(
-            stores.runs, messages, self._policy, tenant=death.tenant, run_id=death.run_id, holder=run.holder
+            stores.runs, self._dispatcher, self._policy, tenant=death.tenant, run_id=death.run_id, holder=run.holder
         )
         _log.warning("child_died", tenant=death.tenant, run_id=death.run_id, carried_on=message is not None)

@@ -48,8 +48,7 @@ class Host:
         self.settings = settings
         self.drain = Drain()
         self.dispatcher = CeleryDispatcher(app, timeout=settings.socket_timeout)
-        lock = ForkLock()
-        self._no_forks = lambda: lock.over(settings.store_url)
+        self._no_forks = ForkLock(settings.store_url)
         self.undertaker = Undertaker(
             lambda: _small(settings), self.dispatcher, settings.fleet_policy, no_forks=self._no_forks
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -213,7 +214,7 @@ class Program:
         self.closed.append("dispatcher")
 
     def arrives(self):
-        arrival = Arrival(self.open, self.dispatcher, PATIENT, self.registry)
+        arrival = Arrival(self.open, self.dispatcher, PATIENT, self.registry, no_forks=nullcontext())
         with structlog.testing.capture_logs() as logs:
             arrival.start()
             arrival.wait(30)

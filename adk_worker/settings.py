@@ -5,6 +5,8 @@ They are read and checked once, at the edge of a process, by :meth:`Settings.loa
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -218,6 +220,15 @@ class Settings(BaseSettings):
     def _split(cls, value: Any) -> Any:
         if isinstance(value, str):
             return tuple(name for name in (part.strip() for part in value.split(",")) if name)
+        return value
+
+    @field_validator("model_prices", "model_endpoints", "redact_patterns", mode="before")
+    @classmethod
+    def _decode(cls, value: Any) -> Any:
+        # The environment's own value comes decoded; one that is given by name may be a variable's text.
+        if isinstance(value, str):
+            with contextlib.suppress(ValueError):
+                return json.loads(value)
         return value
 
     @model_validator(mode="after")

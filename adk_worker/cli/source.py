@@ -147,11 +147,12 @@ class FromSettings:
             fleet = find()
             if fleet is not None:
                 note(f"using the fleet of adk dev in {fleet.folder} (pid {fleet.pid})")
-                # What the environment says comes first, as anywhere.
+                told = {name.removeprefix(PREFIX).lower(): value for name, value in fleet.environment.items()}
+                # What the environment says comes first, as anywhere. Empty values and other names count for nothing there too.
                 given = {
-                    name.removeprefix(PREFIX).lower(): value
-                    for name, value in fleet.environment.items()
-                    if not os.environ.get(name)
+                    name: told[name]
+                    for name in Settings.model_fields
+                    if told.get(name) and not os.environ.get(f"{PREFIX}{name.upper()}")
                 }
         settings = Settings.load(**given)
         if settings.store_url.startswith("memory:"):

@@ -11,8 +11,10 @@ from dataclasses import replace
 import pytest
 
 from adk_worker.cli.rendezvous import DevFleet, announced, find, running
+from adk_worker.cli.source import FromSettings
 from adk_worker.errors import ConfigurationError
 from adk_worker.liveness import Holder
+from adk_worker.settings import Settings
 
 
 @pytest.fixture(autouse=True)
@@ -88,3 +90,29 @@ def test_without_a_runtime_folder_it_is_in_the_temporary_one(tmp_path, monkeypat
     with announced(a_fleet(tmp_path)) as file:
         assert file.parent.parent == tmp_path
         assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+def test_a_fleets_settings_are_read_as_its_own_programs_read_them(tmp_path, monkeypatch):
+    """JSON too; what is empty or no setting is passed over, and the environment of this terminal comes first."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"ADK_{name.upper()}", raising=False)
+    told = {
+        "ADK_STORE_URL": "sqlite:///a.db",
+        "ADK_AGENTS": "shop.agents,shop.refunds",
+        "ADK_MODEL_ENDPOINTS": '{"vllm": {"base_url": "http://vllm:8000/v1"}}',
+        "ADK_REDACT_PATTERNS": '["shop_[a-z]{8}"]',
+        "ADK_LEASE_TTL": "6",
+        "ADK_REAP_EVERY": "7",
+        "ADK_MODEL_PRICES": "",
+        "ADK_VENV": "/somewhere",
+    }
+    monkeypatch.setenv("ADK_REAP_EVERY", "3")
+
+    with announced(replace(a_fleet(tmp_path), environment=told)):
+        settings, of_dev = FromSettings.settings()
+
+    assert of_dev
+    assert (settings.store_url, settings.agents) == ("sqlite:///a.db", ("shop.agents", "shop.refunds"))
+    assert settings.model_endpoints["vllm"].base_url == "http://vllm:8000/v1"
+    assert settings.redact_patterns == ("shop_[a-z]{8}",)
+    assert (settings.lease_ttl, settings.reap_every, settings.model_prices) == (6, 3, {})

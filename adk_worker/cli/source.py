@@ -148,7 +148,7 @@ class FromSettings:
             if fleet is not None:
                 note(f"using the fleet of adk dev in {fleet.folder} (pid {fleet.pid})")
                 told = {name.removeprefix(PREFIX).lower(): value for name, value in fleet.environment.items()}
-                # What the environment says comes first, as anywhere. Empty values and other names count for nothing there too.
+                # The environment comes first, as anywhere. Empty values count for nothing, and neither do other names.
                 given = {
                     name: told[name]
                     for name in Settings.model_fields

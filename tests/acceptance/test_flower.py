@@ -9,13 +9,19 @@ import pytest
 
 from adk_worker.runs import RunStatus
 from tests.acceptance.confidential import WORD
-from tests.acceptance.fleet import PATIENCE
+from tests.acceptance.fleet import PATIENCE, SHORT
 from tests.flower import Flower
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(240)]
 
 AGENTS = {"ADK_AGENTS": "tests.acceptance.agents,tests.acceptance.confidential"}
+
+
+@pytest.fixture
+def fleet(make_fleet):
+    """One that publishes nothing twice, however busy the machine is: a copy is a task of its own to Flower."""
+    return make_fleet(times={**SHORT, "ADK_DISPATCH_GRACE": "30"})
 
 
 @pytest.fixture

@@ -184,7 +184,7 @@ class TestAChildThatIsKilled:
 def test_a_process_whose_loop_is_blocked_for_good_ends_and_its_run_is_carried_on(fleet, pool):
     """L8: it is not renewed for ever. A child is replaced by its parent, a whole worker by whoever started it."""
     fleet.times["ADK_DISPATCH_GRACE"] = "0.5"
-    times = {"ADK_ITERATION_TIMEOUT": "0.5", "ADK_LEASE_TTL": "1.5", "ADK_LEASE_RENEW_WITHIN": "0.5"}
+    times = {"ADK_ITERATION_TIMEOUT": "2", "ADK_LEASE_TTL": "3", "ADK_LEASE_RENEW_WITHIN": "1"}
     stuck = fleet.worker(pool=pool, **times)
     fleet.submit("block")
     fleet.begun()

@@ -77,6 +77,7 @@ class Host:
                     "ADK_AGENTS is not set: this worker consumes runs and would know none of their agents. Name the "
                     "modules that hold them, or consume adk.control alone (-Q adk.control)."
                 )
+            _ = self.settings.redactor  # each step will ask for it
             _look_here_too()
             self._registry = Registry.load(self.settings.agents)
             providers = Providers(self.settings.model_policy)

@@ -14,6 +14,7 @@ from adk_worker.cli.output import note
 from adk_worker.client import Fleet
 from adk_worker.errors import AdkError, ConfigurationError
 from adk_worker.lease import LeasePolicy
+from adk_worker.redaction import Redactor
 from adk_worker.registry import Registry
 from adk_worker.runs import Dispatch, Stores
 from adk_worker.steps import Dispatcher
@@ -43,11 +44,12 @@ class Access:
         registry: Registry | None = None,
         policy: FleetPolicy | None = None,
         lease_policy: LeasePolicy | None = None,
+        redactor: Redactor | None = None,
     ) -> Access:
         """Access through these parts; without ``dispatcher`` to what needs no broker."""
         publisher = Telling(dispatcher) if dispatcher is not None else _Nothing()
         policy = policy or FleetPolicy()
-        fleet = Fleet(stores, publisher, policy=policy, registry=registry)
+        fleet = Fleet(stores, publisher, policy=policy, registry=registry, redactor=redactor)
         return cls(fleet, stores, publisher, policy, lease_policy or LeasePolicy(), operator())
 
 
@@ -118,6 +120,7 @@ class FromSettings:
 
         settings, from_dev = self.settings()
         # Before the store, so that what is not set is told even while that is away.
+        redactor = settings.redactor if publishes else None
         dispatcher = make_dispatcher(settings) if publishes else None
         registry = _registry(lambda: make_registry(settings), strictly=agents and not from_dev)
         stores = make_stores(settings)
@@ -129,6 +132,7 @@ class FromSettings:
                 registry=registry,
                 policy=settings.fleet_policy,
                 lease_policy=settings.lease_policy,
+                redactor=redactor,
             )
         finally:
             if dispatcher is not None:

@@ -110,6 +110,23 @@ def test_a_run_is_submitted_looked_at_listed_and_cancelled(adk):
     assert (again.returncode, "it is over" in again.stderr) == (1, True)
 
 
+def test_what_a_run_is_given_is_masked_as_the_settings_say(adk):
+    """R1: with the patterns of one's own, and not at all where masking is off."""
+    asked = ("run", "booking", "take shop_12ab34cd and password=hunter22hunter", "--tenant", "acme")
+    patterns = '["shop_[a-z0-9]{8}"]'
+    adk(*asked, "--run-id=masked", ADK_REDACT_PATTERNS=patterns)
+    adk(*asked, "--run-id=open", ADK_REDACT_PATTERNS=patterns, ADK_REDACT="false")
+
+    inputs = {run["run_id"]: run["input"] for run in map(json.loads, adk("list", "--json").stdout.splitlines())}
+    assert inputs == {"masked": "take [secret:1] and password=[secret:2]", "open": asked[2]}
+
+
+def test_a_pattern_that_is_none_stops_a_submit_and_no_look(adk):
+    refused = submit(adk, ADK_REDACT_PATTERNS='["(shop_"]')
+    assert (refused.returncode, "is no regular expression" in refused.stderr) == (78, True)
+    assert adk("list", ADK_REDACT_PATTERNS='["(shop_"]').returncode == 0
+
+
 def test_a_listing_of_more_than_its_limit_says_so(adk):
     for number in range(3):
         submit(adk, f"run_{number}")

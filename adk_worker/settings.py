@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -25,6 +26,9 @@ from adk_worker.urls import without_secrets
 
 PREFIX: Final = "ADK_"
 
+_PASSWORD_WITH_AT: Final = re.compile(r"://[^/?#:\s]*:.*@.*@", re.DOTALL)
+_LONGEST: Final = 366 * 86400
+
 
 def _url(value: str) -> str:
     value = value.strip()  # a secret that was read from a file ends with a newline
@@ -32,11 +36,14 @@ def _url(value: str) -> str:
     if not (scheme and separator):
         # The value stays out of the message: it may hold a password.
         raise PydanticCustomError("url", "has to be a URL, such as {example}", {"example": "postgresql://user@host/db"})
+    if any(_PASSWORD_WITH_AT.search(one.partition("?")[0]) for one in value.split(";")):
+        # Whatever reads such a URL takes the rest of the password for the host's name, and tells everybody.
+        raise PydanticCustomError("url", "has an @ in its password: write %40 for it, and encode / ? # : so too")
     return value
 
 
 Url = Annotated[str, AfterValidator(_url)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=_LONGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -165,7 +172,7 @@ class Settings(BaseSettings):
             found = error.errors(include_url=False, include_context=False, include_input=False)
             raise ConfigurationError(_message((entry["loc"], entry["type"], entry["msg"]) for entry in found)) from None
         except SettingsError as error:
-            raise ConfigurationError(f"the environment cannot be read: {error}.") from None
+            raise ConfigurationError(_message([_not_json(error)])) from None
 
     @property
     def required_broker_url(self) -> str:
@@ -259,6 +266,11 @@ class Settings(BaseSettings):
 
 def _variable(field: str) -> str:
     return PREFIX + field.upper()
+
+
+def _not_json(error: SettingsError) -> tuple[tuple[str, ...], str, str]:
+    named = re.search(r'field "(\w+)"', str(error))
+    return ((named[1],), "json", "has to be JSON") if named else ((), "json", f"the environment: {error}")
 
 
 def _message(found: Iterable[tuple[tuple[int | str, ...], str, str]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_PASSWORD = re.compile(r"(://[^/?#:@\s]*):.*@", re.DOTALL)
+_PASSWORD = re.compile(r"(://[^/?#:\s]*):.*@", re.DOTALL)
 _SECRET_PARAMETER = re.compile(r"([?&][^=&]*(?:password|passwd|secret|token|key)[^=&]*=)[^&#;\s]*", re.IGNORECASE)
 
 

@@ -7,9 +7,14 @@ settings make such messages rare, and keep a worker alive when the broker is not
 from __future__ import annotations
 
 import socket
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from kombu.connection import Connection
+from kombu.transport import get_transport_cls
+
+from adk_worker.errors import ConfigurationError
 from adk_worker.settings import Settings
+from adk_worker.urls import without_secrets
 from tasks.envelope import ADVANCE, REAP, RESUME
 
 WORK_QUEUE: Final = "adk"
@@ -24,7 +29,7 @@ _REAP_EXPIRES: Final = 30.0
 def celery_config(settings: Settings) -> dict[str, Any]:
     """The configuration of an app of the fleet, worker, beat, Flower and publishers alike.
 
-    :raises ConfigurationError: no broker is set.
+    :raises ConfigurationError: no broker is set, or none that can be used.
     """
     return {**_messages(), **_queues(settings), **_broker(settings), **_worker(), **_observation(), **_beat(settings)}
 
@@ -79,7 +84,7 @@ def _queues(settings: Settings) -> dict[str, Any]:
 
 
 def _broker(settings: Settings) -> dict[str, Any]:
-    url = settings.required_broker_url
+    url = _usable(settings.required_broker_url)
     return {
         "broker_url": url,
         # A worker that starts before its broker waits for it, and one that loses it comes back, however long it takes.
@@ -95,6 +100,29 @@ def _broker(settings: Settings) -> dict[str, Any]:
         "broker_heartbeat": max(1, round(settings.socket_timeout)),
         "broker_transport_options": _transport_options(url, settings.socket_timeout),
     }
+
+
+def _usable(url: str) -> str:
+    try:
+        cast("Any", Connection)(url)
+    except Exception:  # noqa: BLE001 - what a URL makes of kombu, or the import of a driver that is not there
+        # The cause may repeat a part of the password.
+        why = (
+            "its driver is not installed, or no such broker is known" if _unknown(url) else "it cannot be read as a URL"
+        )
+        raise ConfigurationError(
+            f"ADK_BROKER_URL {without_secrets(url)!r}: {why}. It has to be redis://:password@host/0 or "
+            "amqp://user:password@host/vhost, with special characters percent-encoded."
+        ) from None
+    return url
+
+
+def _unknown(url: str) -> bool:
+    try:
+        get_transport_cls(url.partition("://")[0])
+    except Exception:  # noqa: BLE001 - whatever the import of a driver that is not there raises
+        return True
+    return False
 
 
 def _transport_options(url: str, socket_timeout: float) -> dict[str, Any]:

@@ -26,6 +26,9 @@ _AWAY: Final = ("08", "25", "53", "57", "58", "XX")
 """Classes of SQLSTATE that speak of the server's state: connection, transaction (a standby is read-only), resources,
 an operator's intervention, and its own system."""
 
+_NO_OPTION: Final = "invalid connection option"
+"""What libpq says of a parameter of the URL that it does not know, before it connects."""
+
 _NO_SESSION: Final = "unsupported startup parameter"
 """What PgBouncer answers to a client that asks for settings of its session."""
 
@@ -53,8 +56,11 @@ def translated(error: DBAPIError | PoolTimeoutError, *, store: str, committing: 
     reason = _reason(error)
     if committing and commit_unknown(error):
         return CommitUnknownError(store=store, reason=f"the connection was lost in COMMIT ({reason})")
-    if _NO_SESSION in reason:
-        return ConfigurationError(no_session(store, f"refuses it ({reason})"))
+    if _NO_SESSION in reason or _NO_OPTION in reason:
+        wrong = (
+            no_session(store, f"refuses it ({reason})") if _NO_SESSION in reason else f"the store {store}: {reason}."
+        )
+        return ConfigurationError(wrong)
     sqlstate = _sqlstate(error)
     if sqlstate in _NO_SUCH_TABLE or reason.startswith(("no such table", "no such column")):
         return SchemaVersionError(found=None, wanted=SCHEMA_VERSION)

@@ -117,6 +117,28 @@ def test_nothing_of_celery_s_carries_a_message_out_twice():
     assert found["worker_prefetch_multiplier"] == 1
 
 
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("nats://:hunter22@broker", "no such broker is known"),
+        ("kafka://:hunter22@broker", "not installed"),
+        ("redis://:hunter22@broker:99999/0", "cannot be read"),
+        ("redis://:hunter22/x@broker/0", "cannot be read"),
+    ],
+)
+def test_a_broker_that_cannot_be_used_is_told_in_a_sentence(url, said):
+    """Without its password; what Celery makes of it is a traceback."""
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        config(url)
+    assert "ADK_BROKER_URL" in str(caught.value)
+    assert "hunter22" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["sentinel://:one@a:1;sentinel://:two@b:2", "amqp://guest@broker//", "rediss://b/0"])
+def test_a_broker_that_can_be_used_is_taken_as_it_is(url):
+    assert config(url)["broker_url"] == url
+
+
 def test_without_a_broker_nothing_is_configured():
     with pytest.raises(ConfigurationError, match="ADK_BROKER_URL"):
         celery_config(Settings(store_url="sqlite:///runs.db"))

@@ -156,8 +156,8 @@ def test_all_that_is_wrong_is_listed_at_once_with_what_it_should_be(load):
     assert "has to be a finite number" in str(caught.value)
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "60s", "true"])
-def test_a_time_is_a_number_of_seconds_above_nought(load, value):
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "60s", "true", "1e300"])
+def test_a_time_is_a_number_of_seconds_above_nought_and_within_a_year(load, value):
     with pytest.raises(ConfigurationError, match="ADK_LEASE_TTL has to be"):
         load(ADK_STORE_URL=STORE, ADK_LEASE_TTL=value)
 
@@ -165,6 +165,12 @@ def test_a_time_is_a_number_of_seconds_above_nought(load, value):
 def test_a_field_that_is_no_setting_is_refused(load):
     with pytest.raises(ConfigurationError, match="ADK_LEASE_TLL is no setting"):
         Settings.load(store_url=STORE, lease_tll=3)
+
+
+def test_what_is_not_json_is_named_with_its_variable(load):
+    with pytest.raises(ConfigurationError, match="ADK_MODEL_ENDPOINTS has to be JSON") as caught:
+        load(ADK_STORE_URL=STORE, ADK_MODEL_ENDPOINTS="{hunter2")
+    assert "hunter2" not in str(caught.value)
 
 
 # --- passwords -----------------------------------------------------------------------------------------------------
@@ -193,11 +199,34 @@ def test_settings_made_by_hand_do_not_repeat_a_password_either():
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize("url", ["postgresql://adk:hunt@er2@host/db", "redis://:hunt@er2/x@host/0"])
+def test_a_password_with_an_at_in_it_is_refused(load, url):
+    """The rest of it would be taken for the host, and be shown as such."""
+    for name in ("ADK_STORE_URL", "ADK_BROKER_URL"):
+        with pytest.raises(ConfigurationError, match=f"{name} has an @ in its password") as caught:
+            load(**{"ADK_STORE_URL": STORE, name: url})
+        assert "er2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://adk@web-1:hunter2@host/db",
+        "postgresql://adk:hunt%40er2@host/db?x=a@b",
+        "sentinel://:one@a:1;sentinel://:two@b:2",
+        "sqlite:////tmp/a:b@c@d.db",
+    ],
+)
+def test_other_ats_are_none_of_the_password(load, url):
+    assert load(ADK_STORE_URL=url).store_url == url
+
+
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
         ("postgresql://adk:pa:ss@host/db", "postgresql://adk:***@host/db"),
         ("postgresql://adk:p/a?s#s@w@host:5432/db?x=1", "postgresql://adk:***@host:5432/db?x=1"),
+        ("postgresql://adk@web-1:pass@host/db", "postgresql://adk@web-1:***@host/db"),
         ("redis://:pass@host:6379/0", "redis://:***@host:6379/0"),
         ("sentinel://:one@a:1;sentinel://:two@b:2", "sentinel://:***@b:2"),
         ("postgresql://host/db?password=pass&sslmode=require", "postgresql://host/db?password=***&sslmode=require"),

@@ -22,8 +22,3 @@ def test_every_outcome_of_a_message_is_explained():
 
 def test_every_task_is_explained():
     assert set(re.findall(r"`(adk\.\w+)`", row("Name"))) == {ADVANCE, RESUME, REAP}
-
-
-def test_its_links_lead_somewhere():
-    for target in re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", PAGE):
-        assert target.startswith("https://") or (ROOT / "docs" / target).is_file(), target

@@ -30,6 +30,7 @@ Failure: TypeAlias = RedisError | RedisClusterException | OSError
 """What its client raises; a cluster's has an exception of its own, which is no ``RedisError``."""
 FAILURES: Final = (RedisError, RedisClusterException, OSError)
 _NO_CLUSTER: Final = "Cluster mode is not enabled"
+_NO_DATABASE: Final = "DB index is out of range"
 _NOT_ALLOWED: Final = ("NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH")
 
 
@@ -43,6 +44,8 @@ def translated(error: Failure, *, store: str, writing: bool = False) -> AdkError
     reason = _reason(error)
     if reason.startswith(_NO_CLUSTER):
         return ConfigurationError(f"the store {store} is no cluster. Begin ADK_STORE_URL with redis:// or rediss://.")
+    if _NO_DATABASE in reason:
+        return ConfigurationError(f"the store {store} has no database of that number; redis://host/0 has the first.")
     if isinstance(error, AuthenticationError) or reason.startswith(_NOT_ALLOWED):
         return ConfigurationError(
             f"the store {store} refuses: {reason}. Check the user and the password in ADK_STORE_URL, and that the user "

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 from redis import Redis, RedisCluster
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from adk_worker.checkpoint import CheckpointPolicy
@@ -109,4 +110,14 @@ def parse_url(url: str, options: RedisOptions) -> tuple[str, RedisOptions]:
             raise ConfigurationError(f"{shown!r}: {_CAP} has to be a number of bytes.")
         options = replace(options, max_value_bytes=int(cap))
         url = urlunsplit(parts._replace(query=urlencode(said, doseq=True)))
+    if not scheme.endswith(_CLUSTER):
+        _check_parameters(url, shown)
     return url, options
+
+
+def _check_parameters(url: str, shown: str) -> None:
+    """Make a connection of the URL, which is not opened: redis-py looks at its parameters no sooner than that."""
+    try:
+        Redis.from_url(url).connection_pool.make_connection()
+    except (TypeError, ValueError, RedisError) as error:
+        raise ConfigurationError(f"{shown!r}: what stands behind the ? is nothing to redis-py: {error}.") from None

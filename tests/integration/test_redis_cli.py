@@ -39,6 +39,11 @@ def test_a_store_is_made_verified_and_lifted_into_the_next_epoch(adk, redis_url)
         assert password not in ran.stdout + ran.stderr
 
 
+def test_a_database_that_the_server_does_not_have_is_told_in_a_sentence(adk, redis_url):
+    refused = adk("list", ADK_STORE_URL=f"{redis_url.rpartition('/')[0]}/999")
+    assert (refused.returncode, "no database of that number" in refused.stderr) == (78, True)
+
+
 def test_a_run_is_submitted_looked_at_listed_and_cancelled(adk):
     adk("db", "upgrade")
 

@@ -29,8 +29,11 @@ _NOT_WRITTEN: Final = {
 Failure: TypeAlias = RedisError | RedisClusterException | OSError
 """What its client raises; a cluster's has an exception of its own, which is no ``RedisError``."""
 FAILURES: Final = (RedisError, RedisClusterException, OSError)
-_NO_CLUSTER: Final = "Cluster mode is not enabled"
-_NO_DATABASE: Final = "DB index is out of range"
+_NOT_THERE: Final = {
+    "Cluster mode is not enabled": "is no cluster. Begin ADK_STORE_URL with redis:// or rediss://.",
+    "DB index is out of range": "has no database of that number; redis://host/0 has the first.",
+}
+"""What the URL asks for and the server does not have."""
 _NOT_ALLOWED: Final = ("NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH")
 
 
@@ -42,10 +45,9 @@ def translated(error: Failure, *, store: str, writing: bool = False) -> AdkError
     if isinstance(error, RedisClusterException) and isinstance(error.__cause__, FAILURES):
         error = error.__cause__  # what the last node said that was asked which slots there are
     reason = _reason(error)
-    if reason.startswith(_NO_CLUSTER):
-        return ConfigurationError(f"the store {store} is no cluster. Begin ADK_STORE_URL with redis:// or rediss://.")
-    if _NO_DATABASE in reason:
-        return ConfigurationError(f"the store {store} has no database of that number; redis://host/0 has the first.")
+    for said, meaning in _NOT_THERE.items():
+        if said in reason:
+            return ConfigurationError(f"the store {store} {meaning}")
     if isinstance(error, AuthenticationError) or reason.startswith(_NOT_ALLOWED):
         return ConfigurationError(
             f"the store {store} refuses: {reason}. Check the user and the password in ADK_STORE_URL, and that the user "

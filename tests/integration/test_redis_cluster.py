@@ -111,7 +111,7 @@ async def test_a_cluster_none_of_whose_nodes_answers_is_a_store_that_is_away(ope
 
 
 async def test_a_single_server_is_not_taken_for_a_cluster(opened, redis_url):
-    stores = opened(redis_url.replace("redis://", "redis+cluster://"))
+    stores = opened(redis_url.replace("redis://", "redis+cluster://").rpartition("/")[0])
 
     with pytest.raises(ConfigurationError, match="is no cluster"):
         await stores.lifecycle.verify()

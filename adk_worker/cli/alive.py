@@ -43,7 +43,7 @@ def alive(*, name: str | None, consuming: bool, backlog: bool, folder: Path | No
 
     found = [pulse for pulse in pulses(folder or own_folder()) if name in {None, pulse.name}]
     if not found:
-        note(f"no worker{f' {name}' if name else ''} has started here ({folder or own_folder()})")
+        note(f"no worker{f' {name}' if name else ''} runs here ({folder or own_folder()})")
         return ExitCode.NOTHING
     asked = _Broker(found, always=backlog)
     signs = []

@@ -59,7 +59,7 @@ def signs(fleet, *arguments, **environment):
 def test_without_a_worker_it_says_that_there_is_none(fleet):
     """And needs neither store nor broker to say it."""
     code, found, said = alive(fleet, ADK_STORE_URL=None, ADK_BROKER_URL=None)
-    assert (code, found, "no worker has started here" in said) == (1, [], True)
+    assert (code, found, "no worker runs here" in said) == (1, [], True)
 
 
 @pytest.mark.parametrize(("broker", "pool"), [("redis", "prefork"), ("rabbitmq", "threads")], indirect=["broker"])

@@ -25,8 +25,9 @@ from adk_worker.errors import (
 from adk_worker.inspection import undecidable, with_probe
 from adk_worker.registry import Registry
 from adk_worker.resume import plan_resume
-from adk_worker.runs import Run, RunFilter, RunStatus, Stores
+from adk_worker.runs import Run, RunStatus, Stores
 from adk_worker.transitions import Attention
+from adk_worker.walk import each_run
 
 CONFLICTS: Final[Mapping[type[Exception], Attention]] = MappingProxyType(
     {
@@ -43,8 +44,6 @@ OF_OTHER_CODE: Final = frozenset({Attention.AGENT_UNKNOWN, Attention.REVISION_MI
 
 GOING: Final = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING_APPROVAL)
 """Runs that the code of today will be asked to carry on, without anyone taking them up again."""
-
-_PAGE: Final = 100
 
 
 class Outlook(StrEnum):
@@ -95,16 +94,10 @@ async def prospects(
 ) -> AsyncIterator[Prospect]:
     """What would become of each run of these statuses, newest first, if ``registry`` and this code took over now.
 
-    Only reads, page by page; runs that move meanwhile are judged as they were. Transcripts are not read.
+    Only reads, page by page; runs that move meanwhile are judged once, as they were. Transcripts are not read.
     """
-    for status in statuses:
-        cursor: str | None = None
-        more = True
-        while more:
-            page, cursor = await stores.runs.list(RunFilter(tenant=tenant, status=status), limit=_PAGE, after=cursor)
-            for run in page:
-                yield await _prospect(stores, run, registry)
-            more = cursor is not None
+    async for run in each_run(stores.runs, statuses, tenant=tenant):
+        yield await _prospect(stores, run, registry)
 
 
 async def _prospect(stores: Stores, run: Run, registry: Registry) -> Prospect:

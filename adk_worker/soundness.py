@@ -9,10 +9,10 @@ from typing import Final
 from adk_worker.checkpoint import decode_checkpoint
 from adk_worker.errors import AdkError, CheckpointError, NoCheckpointError
 from adk_worker.inspection import missing_history
-from adk_worker.runs import Run, RunFilter, RunStatus, Stores
+from adk_worker.runs import Run, RunStatus, Stores
+from adk_worker.walk import each_run
 
 _OPEN: Final = tuple(status for status in RunStatus if status not in {RunStatus.COMPLETED, RunStatus.CANCELLED})
-_PAGE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +26,10 @@ class Examined:
 async def examine(stores: Stores) -> AsyncIterator[Examined]:
     """Load the frontier and the transcript of every run that is not over. Takes no lease and changes nothing.
 
-    A run that moves meanwhile may be met twice, or in its new place only.
+    A run that moves meanwhile is met once.
     """
-    for status in _OPEN:
-        cursor: str | None = None
-        while True:
-            page, cursor = await stores.runs.list(RunFilter(status=status), limit=_PAGE, after=cursor)
-            for run in page:
-                yield Examined(run, await _unloadable(stores, run))
-            if cursor is None:
-                break
+    async for run in each_run(stores.runs, _OPEN):
+        yield Examined(run, await _unloadable(stores, run))
 
 
 async def _unloadable(stores: Stores, run: Run) -> AdkError | None:

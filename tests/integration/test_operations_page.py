@@ -66,8 +66,9 @@ def test_the_links_of_every_page_lead_somewhere(page: Path):
 
 
 def _anchors(page: str) -> set[str]:
-    headings = [line.lstrip("#") for line in page.splitlines() if line.startswith("#")]
-    return {re.sub(r"[^\w -]", "", line).strip().lower().replace(" ", "-") for line in headings}
+    # As GitHub makes them: a mark at the beginning leaves the space behind it.
+    headings = [line.lstrip("#").strip() for line in page.splitlines() if line.startswith("#")]
+    return {re.sub(r"[^\w -]", "", line).lower().replace(" ", "-") for line in headings}
 
 
 def test_there_are_queries():

@@ -152,7 +152,7 @@ class Iteration:
         masker = self._in.masker
         iteration = frontier.iteration + 1
         text = None if answer.text is None else masker.text(_whole(answer.text))
-        parts = tuple(part.model_copy(update={"arguments": masker.json(dict(part.arguments))}) for part in answer.calls)
+        parts = tuple(self._masked_call(part) for part in answer.calls)
         # Masked, it would no longer be what its provider wants back.
         opaque = tuple(part for part in answer.opaque if masker.json(part.data) == part.data)
         said = _readable(Message.assistant(text, parts, opaque=opaque))
@@ -170,6 +170,12 @@ class Iteration:
             masks=masker.state(),
             output=None if parts else text or "",
         )
+
+    def _masked_call(self, part: ToolCallPart) -> ToolCallPart:
+        masker = self._in.masker
+        # The name of a tool that is none is a text of the model's.
+        name = part.name if self._in.agent.tool(part.name) is not None else masker.text(part.name)
+        return part.model_copy(update={"name": name, "arguments": masker.json(dict(part.arguments))})
 
     def _outstanding(
         self, frontier: Checkpoint, iteration: int, index: int, part: ToolCallPart, refused: str | None

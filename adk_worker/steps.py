@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+import traceback
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
@@ -40,6 +41,9 @@ from adk_worker.results import MAX_RESULT_BYTES, text_of
 from adk_worker.runs import Committed, Dispatch, Run, Stores, Taken
 from adk_worker.surroundings import Surroundings
 from adk_worker.transitions import Attention, FleetPolicy, Reason, Verdict
+
+_LONGEST_TRACEBACK: Final = 50_000
+"""Characters; of a longer one the error's own words are left out, which are what makes it long."""
 
 _log = structlog.get_logger(__name__)
 
@@ -194,14 +198,16 @@ class Stepper:
             return await self._give_back(taken, interruption, back)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run goes back to the queue, and it counts
             back = _back(error)
-            _log.warning(
-                "step_gave_back",
-                tenant=taken.run.tenant,
-                run_id=taken.run.run_id,
-                detail=back.detail,
-                exc_info=back.reason is Reason.EXCEPTION,
-            )
+            self._tell(taken.run, back, error)
             return await self._give_back(taken, interruption, back)
+
+    def _tell(self, run: Run, back: _Back, error: Exception) -> None:
+        masker = self._redactor.masker(run.masks)
+        told = {"detail": masker.text(back.detail)}
+        if back.reason is Reason.EXCEPTION:
+            # Not as exc_info: what prints that would print the error's own words, which nobody has masked (R1).
+            told["exception"] = masker.text(_traceback(error))
+        _log.warning("step_gave_back", tenant=run.tenant, run_id=run.run_id, **told)
 
     async def _advance(self, taken: Taken, interruption: Interruption) -> tuple[StepEnd, int | None]:
         run, lease = taken.run, taken.lease
@@ -309,6 +315,11 @@ def _interrupted(cause: Cause, *, draining: bool) -> _Back:
         return _Back(Reason.EXCEPTION, "the iteration took longer than ADK_ITERATION_TIMEOUT", Attention.EXCEPTION)
     # A cancel ends the run in the give-back's own write (P2).
     return _Back(Reason.DRAIN, "the worker is leaving")
+
+
+def _traceback(error: Exception) -> str:
+    whole = "".join(traceback.format_exception(error))
+    return whole if len(whole) <= _LONGEST_TRACEBACK else "".join(traceback.format_tb(error.__traceback__))
 
 
 def _back(error: Exception) -> _Back:

@@ -35,8 +35,11 @@ def _as_log_record(logger: WrappedLogger, name: str, event: EventDict) -> Proces
     if event.get("exc_info"):
         passed["exc_info"] = event["exc_info"]
     event.pop("exc_info", None)
+    below = event.pop("exception", None)
     # A "%" stays what it is: without arguments logging formats nothing.
-    return (str(_LINE(logger, name, {key: _plain(value) for key, value in event.items()})),), passed
+    line = str(_LINE(logger, name, {key: _plain(value) for key, value in event.items()}))
+    lines = [line] if below is None else [line, *map(printable, str(below).rstrip("\n").split("\n"))]
+    return ("\n".join(lines),), passed
 
 
 def _plain(value: object) -> object:

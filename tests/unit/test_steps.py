@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+import structlog
 
 from adk_worker import turn
 from adk_worker.errors import CommitUnknownError, ModelUnavailableError, StoreUnavailableError
@@ -564,6 +565,47 @@ async def test_a_model_that_wants_to_end_the_process_ends_its_own_step_alone(ben
 
     assert await bench.stepper(agent_with(turns=script)).step(await bench.submit(), label="t") is StepEnd.GIVEN_BACK
     assert type(error).__name__ in (await bench.run()).detail
+
+
+async def test_what_a_model_s_error_says_is_logged_masked_with_its_traceback(bench):
+    """R1: in the log as in the store."""
+    secret = "ghp_" + "a1B2c3D4e5F6" * 3
+
+    async def script(request):
+        raise ValueError(f"no answer for token {secret}")
+
+    with structlog.testing.capture_logs() as logs:
+        await bench.stepper(agent_with(turns=script)).step(await bench.submit(), label="t")
+    (told,) = [entry for entry in logs if entry["event"] == "step_gave_back"]
+    assert told["detail"] == (await bench.run()).detail == "ValueError: no answer for token [secret:1]"
+    assert "in script" in told["exception"]
+    assert secret not in str(logs)
+
+
+async def test_of_an_error_with_endless_words_the_frames_are_logged(bench):
+    async def script(request):
+        raise ValueError("no " * 100_000)
+
+    with structlog.testing.capture_logs() as logs:
+        await bench.stepper(agent_with(turns=script)).step(await bench.submit(), label="t")
+    (told,) = [entry for entry in logs if entry["event"] == "step_gave_back"]
+    assert "in script" in told["exception"]
+    assert len(told["exception"]) < 10_000
+
+
+async def test_the_name_of_a_tool_that_is_none_is_masked_as_a_text_is(bench, far_side):
+    """R1: in the transcript, in the events and in what the model is told."""
+    secret = "ghp_" + "a1B2c3D4e5F6" * 3
+    seen = []
+
+    async def script(request):
+        seen.append(request.messages)
+        return (f"look_up {secret}", {}) if len(seen) == 1 else "Done."
+
+    await bench.drive(bench.stepper(agent_with(far_side.tool(), turns=script)), await bench.submit())
+    events = await bench.stores.runs.events("run_1", tenant="acme")
+    assert secret not in str(seen[-1]) + str(events)
+    assert "There is no tool named 'look_up [secret:1]'" in str(seen[-1])
 
 
 async def test_a_run_that_parks_on_a_call_says_what_the_call_said(bench, far_side):

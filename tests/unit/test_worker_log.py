@@ -55,6 +55,15 @@ def test_a_traceback_is_printed_below_the_line(log, caplog):
     assert record.exc_info[0] is ZeroDivisionError
 
 
+def test_a_traceback_that_comes_as_text_is_printed_below_the_line_too(log, caplog):
+    log.warning("gave_back", detail="no", exception="Traceback:\n  File\x1b[2J\nValueError: no\n")
+    (record,) = caplog.records
+    line, *below = record.getMessage().split("\n")
+    assert line == "event=gave_back detail=no"
+    assert (below[0], below[2]) == ("Traceback:", "ValueError: no")
+    assert all(text.isprintable() for text in below)
+
+
 def test_an_exception_s_own_line_has_its_traceback(log, caplog):
     try:
         _ = 1 / 0

@@ -87,7 +87,7 @@ def _tell(counts: Counter[tuple[str, str, str, str]], named: list[Prospect], ref
     from adk_worker.cli.output import grid
 
     if not counts:
-        note("no such runs")
+        note("no live runs")
         return
     rows = [(str(number), *key) for key, number in sorted(counts.items())]
     say(grid(("RUNS", "OUTLOOK", "AGENT", "REVISION", "ATTENTION"), rows, right={"RUNS"}))

@@ -124,6 +124,11 @@ def carried_tools(around: Around, options: Mapping[str, ToolOptions]) -> list[To
         raise ConfigurationError(
             f"tools={{{unknown[0]!r}: …}} declares something of a tool that the agent does not have. It has: {listed}."
         )
+    for name, declared in options.items():
+        odd = sorted(set(declared) - set(ToolOptions.__annotations__))
+        if odd:
+            known = ", ".join(sorted(ToolOptions.__annotations__))
+            raise ConfigurationError(f"tools={{{name!r}: …}} declares {odd[0]!r}; what can be declared is {known}.")
     return [_carried(tool, around, options.get(tool.name, {})) for tool in found]
 
 

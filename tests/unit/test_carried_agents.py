@@ -490,6 +490,10 @@ def test_what_cannot_be_carried_is_refused_with_its_reason(given, said):
     [
         ({"deps": "Ada"}, "is one value for all runs"),
         ({"tools": {"fly": {"effect": "read_only"}}}, "It has: nothing"),
+        (
+            {"tools": {"nothing": {"effects": "read_only"}}},
+            "declares 'effects'; what can be declared is did_not_happen,",
+        ),
         ({"tools": {"nothing": {"effect": "harmless"}}}, "effect='harmless'"),
         ({"tools": {"nothing": {"retries": 3}}}, "repeating it might do it twice"),
     ],

@@ -236,7 +236,7 @@ class TestTheCommand:
     def test_without_runs_there_is_nothing_in_the_way(self, adk):
         code, out, err = adk()
         assert (code, out) == (0, "")
-        assert "no such runs" in err
+        assert "no live runs" in err
 
     def test_without_agents_says_what_to_set(self, adk):
         code, out, err = adk(agents=None)

@@ -1,4 +1,4 @@
-"""What docs/operations.md says, as far as a machine can tell: an on-call engineer takes it literally."""
+"""What docs/operations.md and docs/deploy.md say, as far as a machine can tell: they are taken literally."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.travel import ROOT
 
 DOCS = ROOT / "docs"
 PAGE = (DOCS / "operations.md").read_text()
+BOTH = PAGE + (DOCS / "deploy.md").read_text()
 QUERIES = re.findall(r"`(SELECT [^`]*)`", PAGE)
 
 
@@ -25,15 +26,15 @@ def test_every_attention_has_its_row():
     assert documented == {attention.value for attention in Attention}
 
 
-def test_every_setting_that_it_names_is_one():
-    named = set(re.findall(rf"{PREFIX}[A-Z_]+", PAGE))
+def test_every_setting_that_they_name_is_one():
+    named = set(re.findall(rf"{PREFIX}[A-Z_]+", BOTH))
 
     assert {name.removeprefix(PREFIX).lower() for name in named} <= set(Settings.model_fields)
 
 
-def test_the_defaults_that_it_gives_are_the_settings_own():
+def test_the_defaults_that_they_give_are_the_settings_own():
     units = {"": 1, " s": 1, " KiB": 1024, " MiB": 1024 * 1024}
-    rows = re.findall(rf"^\| `{PREFIX}([A-Z_]+)` \| ([0-9]+)( s| KiB| MiB|) \|", PAGE, re.MULTILINE)
+    rows = re.findall(rf"^\| `{PREFIX}([A-Z_]+)` \| ([0-9]+)( s| KiB| MiB|) \|", BOTH, re.MULTILINE)
 
     assert len(rows) >= 10
     for name, number, unit in rows:

@@ -59,8 +59,11 @@ class CutsOff:
     """Half of an answer, and then the connection is closed."""
 
 
+@dataclass(frozen=True)
 class Garbles:
-    """200, and a page that is none of the protocol's."""
+    """200, and a page that is none of the protocol's: one of HTML, or ``page`` as JSON."""
+
+    page: Mapping[str, Any] | None = None
 
 
 Turn: TypeAlias = Says | Status | Hangs | CutsOff | Garbles
@@ -165,7 +168,10 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(turn, Status):
             self._send(json.dumps(_error(self.path, turn)), status=turn.status, headers=turn.headers)
         elif isinstance(turn, Garbles):
-            self._send("<html>Welcome to the hotel's Wi-Fi</html>", kind="text/html")
+            if turn.page is None:
+                self._send("<html>Welcome to the hotel's Wi-Fi</html>", kind="text/html")
+            else:
+                self._send(json.dumps(turn.page))
         else:
             said = turn if isinstance(turn, Says) else Says("a long answer")
             whole = next(render for path, render in _PROTOCOLS.items() if re.match(path, self.path))(said, body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import structlog
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
@@ -17,8 +18,11 @@ from tenacity import (
 from tenacity.stop import stop_base
 
 from adk_worker.errors import ModelError, ModelUnavailableError
-from adk_worker.providers.failures import cut_off, failure, nothing_said, refusal, timed_out
+from adk_worker.providers.failures import cut_off, failure, no_answer, nothing_said, refusal, timed_out
 from adk_worker.providers.policy import ModelPolicy
+
+_MOST_TOKENS: Final = 10**12
+"""More than any call can take, and little enough that a run's sum and its cost fit into every store's numbers."""
 
 _log = structlog.get_logger(__name__)
 
@@ -86,6 +90,9 @@ def _check_whole(response: ModelResponse, model: str) -> None:
         raise refusal(model, response.text)
     if response.finish_reason == "length":
         raise cut_off(model, response.usage.output_tokens)
+    tokens = max(response.usage.input_tokens, response.usage.output_tokens)
+    if tokens > _MOST_TOKENS:
+        raise no_answer(f"a use of {tokens:.3g} tokens", model)
     if not any(
         isinstance(part, ToolCallPart) or (isinstance(part, TextPart) and part.content) for part in response.parts
     ):

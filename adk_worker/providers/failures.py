@@ -48,7 +48,10 @@ def failure(error: Exception, *, model: str) -> ModelError | None:
         case theirs.IncompleteToolCall():
             found = cut_off(model)
         case theirs.UnexpectedModelBehavior():
-            found = _no_answer(error.message, model)
+            found = no_answer(error.message, model)
+        case IndexError():
+            # A 200 without a choice, as gateways send it; pydantic-ai takes the first.
+            found = no_answer(f"it holds none ({text_of(error)})", model)
         case theirs.UserError():
             said = shortened(error.message, _MAX_SAID)
             found = ModelError(f"{model} cannot be asked this: {said} Mend the agent, or its model's settings.")
@@ -85,8 +88,8 @@ def nothing_said(model: str) -> ModelError:
     return ModelError(f"{model} answered with nothing at all.", transient=True)
 
 
-def _no_answer(said: str, model: str) -> ModelError:
-    """What came is none of the protocol's answers; asked again, a better one may come."""
+def no_answer(said: str, model: str) -> ModelError:
+    """What came is none of the protocol's answers, or cannot be true; asked again, a better one may come."""
     return ModelError(
         _sentence(f"{model} answered with what is no answer: {shortened(said, _MAX_SAID)}"), transient=True
     )
@@ -106,7 +109,7 @@ def _answered(error: theirs.ModelAPIError, model: str) -> ModelError:
     code = error.provider_error_code or error.provider_error_type
     about = " ".join(filter(None, [str(status or ""), f"({code})" if code else ""])) or "with an error"
     if status is None and not isinstance(error, (*_PASSES, *_FOR_GOOD)):
-        return _no_answer(error.message, model)
+        return no_answer(error.message, model)
     what = _sentence(f"{model} answered {about}: {shortened(_said(error.body) or error.message, _MAX_SAID)}")
     if isinstance(error, _PASSES) or status in _PASSING_STATUSES:
         return ModelUnavailableError(what, retry_after=error.retry_after)

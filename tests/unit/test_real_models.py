@@ -258,6 +258,25 @@ async def test_what_is_no_answer_is_not_taken_for_one(server, models, name):
 
 
 @EACH
+@pytest.mark.parametrize("field", ["input_tokens", "output_tokens"])
+async def test_a_use_that_cannot_be_is_no_answer(models, server, name, field):
+    """Stored, it would overflow what a database takes for a number, and the run could not go on."""
+    server.follow([Says("Hello.", **{field: 10**30})])
+    with pytest.raises(ModelError, match=r"a use of 1e\+30 tokens") as caught:
+        await models(name).complete(request(name=name))
+    assert caught.value.transient
+
+
+async def test_an_answer_without_a_choice_is_no_answer(models, server):
+    name = "openai-chat:gpt-4o"
+    page = {"id": "1", "object": "chat.completion", "created": 1, "model": "gpt-4o", "choices": []}
+    server.follow([Garbles(page)])
+    with pytest.raises(ModelError, match="what is no answer: it holds none") as caught:
+        await models(name).complete(request(name=name))
+    assert caught.value.transient
+
+
+@EACH
 async def test_a_provider_that_is_not_there_is_unavailable(models, name, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

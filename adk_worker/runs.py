@@ -402,6 +402,18 @@ class Lifecycle(Protocol):
 
 
 @runtime_checkable
+class ComparesSchema(Protocol):
+    """A lifecycle that can look for what :meth:`Lifecycle.verify` believes of a version: that the schema is whole."""
+
+    async def differences(self) -> Sequence[str]:
+        """What is missing of the schema, or is otherwise than declared, in words; empty if nothing is.
+
+        :raises StoreUnavailableError: no answer.
+        """
+        ...
+
+
+@runtime_checkable
 class TellsRisks(Protocol):
     """A lifecycle that knows settings of its server by which it may lose what it has acknowledged."""
 

@@ -51,8 +51,12 @@ def upgrade(*, as_json: bool) -> int:
 @options.as_json
 @options.debug
 def verify(*, as_json: bool) -> int:
-    """Check that the store answers and has the schema that this adk-worker needs, and by what it may lose writes."""
-    from adk_worker.runs import TellsRisks
+    """Check that the store answers and has the schema that this adk-worker needs, and by what it may lose writes.
+
+    Of a database it compares every table, column and index with what is declared.
+    """
+    from adk_worker.errors import ConfigurationError
+    from adk_worker.runs import ComparesSchema, TellsRisks
     from adk_worker.settings import Settings
     from adk_worker.urls import without_secrets
     from adk_worker.wiring import make_stores
@@ -63,6 +67,12 @@ def verify(*, as_json: bool) -> int:
         stores = make_stores(settings)
         try:
             await stores.lifecycle.verify()
+            found = await stores.lifecycle.differences() if isinstance(stores.lifecycle, ComparesSchema) else ()
+            if found:
+                raise ConfigurationError(
+                    f"the store says that it is at this version, and its schema is another one: {'; '.join(found)}. "
+                    "Somebody has changed it by hand: restore it from a backup, or make good what is named."
+                )
             return await stores.lifecycle.risks() if isinstance(stores.lifecycle, TellsRisks) else ()
         finally:
             await stores.lifecycle.close()

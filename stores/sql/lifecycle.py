@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import Connection, func, select, text, true, update
@@ -42,6 +43,12 @@ class SqlLifecycle:
     def _look(self, tx: Connection) -> tuple[str | None, str | None]:
         row = tx.execute(_VERSION if self._database.mark is None else _VERSION_AND_MARK).one_or_none()
         return (None, self._database.mark) if row is None else (row.version, getattr(row, "mark", None))
+
+    async def differences(self) -> Sequence[str]:
+        """See :class:`~adk_worker.runs.ComparesSchema`."""
+        from stores.sql.migrate import differences  # noqa: PLC0415 - Alembic, for those alone who ask
+
+        return await self._database.write(differences)
 
     async def bump_epoch(self) -> int:
         epoch = await self._database.write(_raise)

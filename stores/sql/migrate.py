@@ -7,13 +7,14 @@ share the database.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from alembic import command
+from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.util.exc import CommandError
@@ -78,6 +79,24 @@ def current(url: str) -> str | None:
     """The revision that the database is at; ``None`` without our tables."""
     with alone(url) as connection:
         return MigrationContext.configure(connection, opts={"version_table": _VERSION_TABLE}).get_current_revision()
+
+
+def differences(connection: Connection) -> Sequence[str]:
+    """What of our tables, columns and indexes is missing, or otherwise than :mod:`stores.sql.schema` declares it."""
+    found = compare_metadata(MigrationContext.configure(connection, opts=dict(SETTINGS)), metadata)
+    # A change of a column comes as a list of its changes.
+    steps = [step for one in found for step in (one if isinstance(one, list) else [one])]
+    return [_in_words(*step) for step in steps]
+
+
+def _in_words(what: str, *about: Any) -> str:
+    named = [one if isinstance(one, str) else getattr(one, "name", None) for one in about]
+    where = ".".join(name for name in named[:3] if name)
+    verb, _, kind = what.partition("_")
+    return f"{kind} {where} {_VERBS.get(verb, 'is another one than declared')}"
+
+
+_VERBS: Final = MappingProxyType({"add": "is missing", "remove": "is not one of ours"})
 
 
 @contextmanager

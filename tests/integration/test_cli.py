@@ -152,6 +152,17 @@ def test_runs_that_are_over_are_removed_and_the_others_are_seen_to_load(adk):
     assert [line.split()[1] for line in adk("list").stdout.splitlines()[1:]] == ["run_3"]
 
 
+def test_a_schema_that_somebody_has_changed_is_told_from_its_version(adk, sqlite_store_url):
+    assert adk("db", "verify").returncode == 0
+    with closing(sqlite3.connect(sqlite_store_url.removeprefix("sqlite:///"))) as connection, connection:
+        connection.execute("DROP TABLE adk_claims")
+
+    told = adk("db", "verify")
+
+    assert told.returncode == 78
+    assert "its schema is another one: table adk_claims is missing" in told.stderr
+
+
 def test_a_run_that_does_not_load_is_named_after_a_prune(adk, sqlite_store_url):
     """H2: a transcript that somebody has removed by hand."""
 

@@ -143,6 +143,28 @@ def test_the_migrated_schema_is_the_declared_one(url):
         assert compare_metadata(context, metadata) == []
 
 
+@pytest.mark.parametrize(
+    ("by_hand", "said"),
+    [
+        ("DROP TABLE adk_claims", "table adk_claims is missing"),
+        ("DROP INDEX adk_events_by_run", "index adk_events_by_run is missing"),
+        ("ALTER TABLE adk_runs DROP COLUMN masks", "column adk_runs.masks is missing"),
+        ("ALTER TABLE adk_runs ADD COLUMN theirs INTEGER", "column adk_runs.theirs is not one of ours"),
+    ],
+)
+async def test_what_somebody_has_changed_by_hand_is_named(url, by_hand, said):
+    """The version alone says nothing of it."""
+    migrate.upgrade(url)
+    stores = open_sql(url)
+    assert await stores.lifecycle.differences() == []
+    with migrate.connected(url) as connection:
+        connection.exec_driver_sql(by_hand)
+
+    await stores.lifecycle.verify()
+    assert said in await stores.lifecycle.differences()
+    await stores.lifecycle.close()
+
+
 async def test_the_published_ddl_makes_the_same(url, other_url):
     """For those who make their tables with tools of their own."""
     migrate.upgrade(url)

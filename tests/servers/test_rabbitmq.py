@@ -28,11 +28,11 @@ def test_a_test_gets_a_virtual_host_in_which_nothing_is_declared(rabbitmq_server
     assert rabbitmq_server.queues(other) == {}
 
 
-def test_a_server_that_was_killed_comes_back_on_its_port_with_its_data(rabbitmq_server, rabbitmq_url):
+def test_a_server_that_was_stopped_comes_back_on_its_port_with_its_data(rabbitmq_server, rabbitmq_url):
     put(rabbitmq_url, "kept")
     before = rabbitmq_server.pid
 
-    rabbitmq_server.kill()
+    rabbitmq_server.stop()
 
     assert started_at(before) is None
     with pytest.raises(OSError, match="refused"):
@@ -40,6 +40,18 @@ def test_a_server_that_was_killed_comes_back_on_its_port_with_its_data(rabbitmq_
     rabbitmq_server.start()
     assert rabbitmq_server.pid != before
     assert take(rabbitmq_url) == "kept"
+
+
+def test_a_server_that_was_killed_comes_back_on_its_port(rabbitmq_server, rabbitmq_url):
+    """What was declared a moment before is not on its disk yet, so nothing is said of the data."""
+    before = rabbitmq_server.pid
+
+    rabbitmq_server.kill()
+
+    assert started_at(before) is None
+    rabbitmq_server.start()
+    put(rabbitmq_url, "fresh")
+    assert take(rabbitmq_url) == "fresh"
 
 
 def test_only_the_password_opens_it(rabbitmq_server):

@@ -40,8 +40,13 @@ SHORT: Mapping[str, str] = {
 }
 """Times so short that a recovery is seen within seconds; every wait in the tests is for the thing itself."""
 
-LONG: Mapping[str, str] = {**SHORT, "ADK_LEASE_TTL": "120", "ADK_LEASE_RENEW_WITHIN": "30", "ADK_DISPATCH_GRACE": "120"}
-"""Times so long that nothing in a test is recovered by a lease that lapses."""
+LONG: Mapping[str, str] = {
+    **SHORT,
+    "ADK_LEASE_TTL": "600",
+    "ADK_LEASE_RENEW_WITHIN": "200",
+    "ADK_DISPATCH_GRACE": "600",
+}
+"""Times longer than any test may take, so that nothing in one is recovered by a lease that lapses."""
 
 POOLS: Mapping[str, Sequence[str]] = {
     "threads": ("--pool", "threads", "--concurrency", "8"),
@@ -242,8 +247,12 @@ class FleetUnderTest:
         for process in reversed(self._processes):
             process.kill()
 
+    def printed(self, what: str) -> bool:
+        """Whether any process has printed ``what``, also one that has ended."""
+        return any(what in process.log() for process in self._processes)
+
     def logs(self) -> str:
-        """The end of every log, for a failure."""
+        """The end of every log, for a failure; what stood before it may have been the thing looked for."""
         return "\n".join(f"--- {process.name}\n{process.log()[-3000:]}" for process in self._processes)
 
     # --- runs ---------------------------------------------------------------------------------------------------

@@ -227,11 +227,11 @@ def committing_past_its_lease(fleet: FleetUnderTest, *, pool: str, store: Proxy,
 def slow_to_commit_its_hand_over(
     fleet: FleetUnderTest, *, pool: str, store: Proxy, run_id: str = "slow-commit"
 ) -> None:
-    """The store stalls at a boundary while another worker is idle; the next message must come after the commit.
+    """A transaction at a boundary stalls while another worker is idle; the next message must come after the commit.
 
     Times are long: a message that came before its commit would be refused as a duplicate, and nobody would publish it
-    again for minutes. A run that is submitted later, and carried by the idle worker, shows that such a message has had
-    its chance.
+    again for minutes. The idle worker does one thing after the other, so a run that is submitted once the transaction
+    has begun, and has been carried, shows that such a message has had its chance.
     """
     held = fleet.travel.hold("hold", run_id=run_id, at="before_answer")
     fleet.worker("slow", pool=pool, slots=1, ADK_STORE_URL=store.url(fleet.store_url))
@@ -240,15 +240,16 @@ def slow_to_commit_its_hand_over(
     # The one message that it takes in advance: whatever comes from now on is the idle worker's.
     fleet.submit(f"{run_id}-reserved")
     wait_until(lambda: fleet.backlog() == 0, within=fleet.patience, what="the message to be reserved")
-    fleet.worker("idle", pool=pool)
-    store.pause()
+    fleet.worker("idle", pool=pool, slots=1)
+    # It has no row locked when it stalls, so whoever asks for the run gets an answer.
+    stalled = store.hold_answer(to=b"BEGIN", times=-1)
     held.release()
-    wait_until(lambda: not fleet.travel.waiting(), within=fleet.patience, what="the booking service to have answered")
+    stalled.wait(within=fleet.patience)
     fleet.submit(f"{run_id}-canary")
     fleet.rests(f"{run_id}-canary")
-    store.resume()
+    stalled.release()
     fleet.done_once(run_id, f"{run_id}-canary", f"{run_id}-reserved")
-    assert "step_duplicate" not in fleet.logs(), fleet.logs()
+    assert not fleet.printed("step_duplicate"), fleet.logs()
 
 
 def doubled_and_very_late(fleet: FleetUnderTest, *, pool: str, run_id: str = "doubled") -> None:

@@ -13,10 +13,11 @@ from typing import Final
 
 import structlog
 
+from adk_worker.lease_transitions import Holding
 from adk_worker.results import text_of
 from adk_worker.runs import Dispatch, Reaped, RunStore
 from adk_worker.steps import Dispatcher
-from adk_worker.transitions import FleetPolicy, Holding, Verdict
+from adk_worker.transitions import FleetPolicy, Verdict
 
 _log = structlog.get_logger(__name__)
 

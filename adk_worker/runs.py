@@ -19,10 +19,11 @@ from adk_worker.events import Event, NewEvent
 from adk_worker.history import HistoryStore, Segment
 from adk_worker.idempotency import Claim, IdempotencyStore, Intent
 from adk_worker.lease import LeaseStore, RunLease
+from adk_worker.lease_transitions import Holding
 from adk_worker.messages import Usage
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
-from adk_worker.transitions import Attention, FleetPolicy, Holding, Phase, Reason, Then, Verdict
+from adk_worker.transitions import Attention, FleetPolicy, Phase, Reason, Then, Verdict
 
 
 class RunStatus(StrEnum):

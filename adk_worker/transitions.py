@@ -3,13 +3,7 @@
 A store reads :class:`State` under one lock, asks one function here, and writes what comes back in the same
 transaction. Nothing here does I/O or knows a clock: the time is the store's (L1).
 
-Who holds the lease says who may act::
-
-    FREE     nobody; the run is parked, waits for a person, or has ended
-    QUEUE    the message that presents the fence as its ticket, and the reaper once it has lapsed
-    WORKER   the acquisition that presents the fence, until somebody takes the lapsed lease
-
-A live run's lease is never FREE. The fence rises with every acquisition and hand-over, and never falls (L2).
+What happens to a lease alone is in :mod:`adk_worker.lease_transitions`. A live run's lease is never free.
 """
 
 from __future__ import annotations
@@ -18,19 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from adk_worker.errors import ConfigurationError
-
-EPOCH_SHIFT = 40
-"""The store's epoch stands in the fence's bits from here up (L2)."""
-MAX_EPOCH = (1 << (53 - EPOCH_SHIFT)) - 1
-"""Fences stay within 53 bits, so that every JSON reader and Lua number carries them exactly."""
-
-
-class Holding(StrEnum):
-    """Who has the lease."""
-
-    FREE = "free"
-    QUEUE = "queue"
-    WORKER = "worker"
+from adk_worker.lease_transitions import Holding, LeaseState, StoreTime, next_fence, to_queue
 
 
 class Phase(StrEnum):
@@ -89,33 +71,6 @@ class FleetPolicy:
                 raise ConfigurationError(f"{name} is {getattr(self, name)}; it has to be above 0 seconds.")
         if self.max_crashes < 1:
             raise ConfigurationError(f"max_crashes is {self.max_crashes}; it has to be at least 1.")
-
-
-@dataclass(frozen=True, slots=True)
-class StoreTime:
-    """The store's clock, in seconds since the epoch (L1), and the store's epoch (L2), as read under the run's lock."""
-
-    now: float
-    epoch: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseState:
-    """A lease's row. ``wait`` is how long the queue waits, in seconds, until it publishes again."""
-
-    fence: int = 0
-    holding: Holding = Holding.FREE
-    holder: str | None = None
-    expires_at: float = 0.0
-    wait: float = 0.0
-
-    def lapsed(self, now: float) -> bool:
-        """``now == expires_at`` is lapsed (L6)."""
-        return now >= self.expires_at
-
-    def held_under(self, fence: int) -> bool:
-        """Whether the acquisition ``fence`` still may write: equal *and* still held by it (F1)."""
-        return self.holding is Holding.WORKER and self.fence == fence
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,46 +153,9 @@ class Reason(StrEnum):
     """The worker is leaving: no backoff, no count; the message is published at once."""
 
 
-# --- the lease alone ----------------------------------------------------------------------------------------------
-
-
-def next_fence(fence: int, epoch: int) -> int:
-    """The number after ``fence`` in the store's ``epoch`` (L2)."""
-    return max(fence, epoch << EPOCH_SHIFT) + 1
-
-
-def acquire(lease: LeaseState, *, holder: str, at: StoreTime, ttl: float) -> LeaseState | None:
-    """Grant a free or lapsed lease to ``holder``; ``None`` refuses, be it the same holder (L4, L6, L7)."""
-    if lease.holding is not Holding.FREE and not lease.lapsed(at.now):
-        return None
-    return LeaseState(next_fence(lease.fence, at.epoch), Holding.WORKER, holder, at.now + ttl)
-
-
-def renew(lease: LeaseState, *, fence: int, at: StoreTime, ttl: float) -> LeaseState | None:
-    """Extend under the same fence, a lapsed lease too if nobody took it; ``None`` refuses (L3)."""
-    if not lease.held_under(fence):
-        return None
-    return replace(lease, expires_at=at.now + ttl)
-
-
-def release(lease: LeaseState, *, fence: int, live: bool, at: StoreTime) -> LeaseState:
-    """Give up the lease if it is this acquisition's, else nothing (L10).
-
-    A live run's goes to the queue, lapsed at once, so that the reaper publishes it.
-    """
-    if not lease.held_under(fence):
-        return lease
-    if live:
-        return _queued(lease.fence, wait=0.0, at=at)
-    return replace(lease, holding=Holding.FREE, holder=None)
-
-
-# --- a run and its lease ------------------------------------------------------------------------------------------
-
-
 def submit(*, at: StoreTime, policy: FleetPolicy, fence: int = 0) -> State:
     """A new run, queued under its first ticket. ``fence`` is that of a lease which stood under its name before."""
-    return State(lease=_queued(fence, wait=policy.dispatch_grace, at=at))
+    return State(lease=to_queue(fence, wait=policy.dispatch_grace, at=at))
 
 
 def take(state: State, *, ticket: int, holder: str, at: StoreTime, ttl: float) -> Moved:
@@ -299,7 +217,7 @@ def commit(
     if then is Then.KEEP:
         return Moved(passed)
     if then is Then.HAND_OVER:
-        queued = _queued(fence, wait=policy.dispatch_grace, at=at)
+        queued = to_queue(fence, wait=policy.dispatch_grace, at=at)
         return Moved(replace(passed, lease=queued))
     return Moved(replace(_freed(passed, _PHASE_AFTER[then]), attention=attention))
 
@@ -340,13 +258,13 @@ def give_back(
     if state.behind:
         return Moved(_parked(state, Attention.FRONTIER_LOST), Verdict.PARKED)
     if reason is Reason.DRAIN:
-        queued = _queued(fence, wait=policy.dispatch_grace, at=at)
+        queued = to_queue(fence, wait=policy.dispatch_grace, at=at)
         return Moved(replace(state, lease=queued))
     crashes = state.crashes + (reason is Reason.EXCEPTION)
     if crashes >= policy.max_crashes:
         return Moved(_parked(replace(state, crashes=crashes), Attention.POISONED), Verdict.PARKED)
     wait = min(policy.retry_backoff_max, policy.retry_backoff * 2.0 ** min(state.tries, 32)) if delay is None else delay
-    queued = _queued(fence, wait=wait, at=at)
+    queued = to_queue(fence, wait=wait, at=at)
     return Moved(replace(state, lease=queued, crashes=crashes, tries=state.tries + 1, attention=attention))
 
 
@@ -377,7 +295,7 @@ def reap(
         return Moved(replace(state, lease=replace(lease, wait=wait, expires_at=at.now + wait)))
     if crashed.crashes >= policy.max_crashes:
         return Moved(_parked(crashed, Attention.POISONED), Verdict.PARKED)
-    queued = _queued(lease.fence, wait=policy.dispatch_grace, at=at)
+    queued = to_queue(lease.fence, wait=policy.dispatch_grace, at=at)
     return Moved(replace(crashed, lease=queued))
 
 
@@ -393,7 +311,7 @@ def requeue(state: State, *, at: StoreTime, policy: FleetPolicy) -> Moved:
     rests = state.phase in {Phase.PARKED, Phase.FAILED} and not held
     if state.behind or not (backs_off or rests):
         return Moved(state, Verdict.REFUSED)
-    queued = _queued(state.lease.fence, wait=policy.dispatch_grace, at=at)
+    queued = to_queue(state.lease.fence, wait=policy.dispatch_grace, at=at)
     crashes = state.crashes if live else 0
     return Moved(replace(state, phase=Phase.LIVE, crashes=crashes, tries=0, attention=None, parked_on=(), lease=queued))
 
@@ -425,10 +343,6 @@ def cancel(state: State) -> Moved:
     if state.phase is Phase.LIVE and state.lease.holding is Holding.WORKER:
         return Moved(replace(state, cancel_requested=True))
     return _cancelled(replace(state, cancel_requested=True))
-
-
-def _queued(fence: int, *, wait: float, at: StoreTime) -> LeaseState:
-    return LeaseState(next_fence(fence, at.epoch), Holding.QUEUE, None, at.now + wait, wait)
 
 
 def _freed(state: State, phase: Phase) -> State:

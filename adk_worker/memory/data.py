@@ -17,7 +17,8 @@ from adk_worker.errors import StaleFenceError
 from adk_worker.fences import check_fence
 from adk_worker.history import StoredSegment
 from adk_worker.lease import QUEUE, RunLease
-from adk_worker.transitions import Holding, LeaseState, State, StoreTime
+from adk_worker.lease_transitions import Holding, LeaseState, StoreTime
+from adk_worker.transitions import State
 
 RunKey = tuple[str, str]
 """(tenant, run id): a pair, never a joined string (T1)."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from adk_worker import transitions
+from adk_worker import lease_transitions
 from adk_worker.errors import RunLeaseError
 from adk_worker.lease import RunLease, check_holder, check_ttl
+from adk_worker.lease_transitions import Holding
 from adk_worker.memory.data import MemoryData, as_run_lease, stale
 from adk_worker.names import check_run
-from adk_worker.transitions import Holding, Phase
+from adk_worker.transitions import Phase
 
 
 class MemoryLeaseStore:
@@ -22,7 +23,7 @@ class MemoryLeaseStore:
         check_ttl(ttl_seconds)
         with self._data.lock:
             lease = self._data.lease(key)
-            granted = transitions.acquire(lease, holder=holder, at=self._data.at(), ttl=ttl_seconds)
+            granted = lease_transitions.acquire(lease, holder=holder, at=self._data.at(), ttl=ttl_seconds)
             if granted is None:
                 held = as_run_lease(key, lease)
                 raise RunLeaseError(
@@ -36,7 +37,7 @@ class MemoryLeaseStore:
         check_ttl(ttl_seconds)
         with self._data.lock:
             stored = self._data.lease(key)
-            renewed = transitions.renew(stored, fence=lease.fence, at=self._data.at(), ttl=ttl_seconds)
+            renewed = lease_transitions.renew(stored, fence=lease.fence, at=self._data.at(), ttl=ttl_seconds)
             if renewed is None:
                 raise stale(key, presented=lease.fence, current=stored.fence)
             self._data.leases[key] = renewed
@@ -50,7 +51,7 @@ class MemoryLeaseStore:
                 return
             run = self._data.runs.get(key)
             live = run is not None and run.state.phase is Phase.LIVE
-            self._data.leases[key] = transitions.release(stored, fence=lease.fence, live=live, at=self._data.at())
+            self._data.leases[key] = lease_transitions.release(stored, fence=lease.fence, live=live, at=self._data.at())
 
     async def held(self, run_id: str, *, tenant: str) -> RunLease | None:
         key = check_run(tenant, run_id)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adk_worker import claim_transitions, events, submission, transitions
+from adk_worker import claim_transitions, events, lease_transitions, submission, transitions
 from adk_worker.errors import ClaimOwnerError, ConfigurationError, RunExistsError
 from adk_worker.events import Event, NewEvent
 from adk_worker.idempotency import Claim, Intent, check_claim
 from adk_worker.lease import RunLease, check_holder, check_ttl
+from adk_worker.lease_transitions import Holding, StoreTime
 from adk_worker.memory import advancing, claims, journal, pruning, reading, resting, sweeping
 from adk_worker.memory.data import MemoryData, RunKey, StoredRun, as_run_lease, stale
 from adk_worker.messages import canonical_json
@@ -16,7 +17,7 @@ from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, RunFilter, Submitted, Sweep, Taken
-from adk_worker.transitions import Attention, FleetPolicy, Holding, Phase, Reason, StoreTime
+from adk_worker.transitions import Attention, FleetPolicy, Phase, Reason
 
 
 class MemoryRunStore:
@@ -211,7 +212,7 @@ class MemoryRunStore:
         return Submitted(reading.run_of(data, key), state.lease.fence)
 
     def _renewed(self, key: RunKey, lease: RunLease, at: StoreTime, ttl: float) -> Renewal:
-        renewed = transitions.renew(self._data.lease(key), fence=lease.fence, at=at, ttl=ttl)
+        renewed = lease_transitions.renew(self._data.lease(key), fence=lease.fence, at=at, ttl=ttl)
         if renewed is None:
             return Renewal(None)
         self._data.leases[key] = renewed

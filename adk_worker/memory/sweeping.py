@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from adk_worker import events, transitions
 from adk_worker.lease import RunLease
+from adk_worker.lease_transitions import Holding
 from adk_worker.liveness import of_host
 from adk_worker.memory import journal
 from adk_worker.memory.data import MemoryData, RunKey, as_run_lease
 from adk_worker.memory.writing import end_cancelled
 from adk_worker.runs import Dispatch, Reaped
-from adk_worker.transitions import FleetPolicy, Holding, Phase, Verdict
+from adk_worker.transitions import FleetPolicy, Phase, Verdict
 
 
 def lapsed(data: MemoryData) -> Sequence[tuple[float, RunKey]]:

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from adk_worker import events
 from adk_worker.events import NewEvent
 from adk_worker.lease import RunLease
+from adk_worker.lease_transitions import Holding, StoreTime
 from adk_worker.memory import claims, journal
 from adk_worker.memory.data import MemoryData, RunKey, as_run_lease, stale
 from adk_worker.runs import Committed
-from adk_worker.transitions import Holding, Moved, State, StoreTime, Verdict
+from adk_worker.transitions import Moved, State, Verdict
 
 
 def state_under(data: MemoryData, lease: RunLease) -> tuple[RunKey, State]:

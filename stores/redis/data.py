@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from adk_worker.claim_transitions import ResumeClaim
 from adk_worker.errors import CheckpointTooLargeError, ValueTooLargeError
 from adk_worker.history import StoredSegment
+from adk_worker.lease_transitions import LeaseState, StoreTime
 from adk_worker.memory.data import (
     ClaimKey,
     MemoryData,
@@ -23,7 +24,6 @@ from adk_worker.memory.data import (
     StoredEvent,
     StoredRun,
 )
-from adk_worker.transitions import LeaseState, StoreTime
 from stores.redis import rows
 from stores.redis.indexes import index, unindex
 from stores.redis.keys import bucket_of_claim, bucket_of_run

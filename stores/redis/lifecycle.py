@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from adk_worker.errors import ConfigurationError, SchemaVersionError
-from adk_worker.transitions import MAX_EPOCH
+from adk_worker.lease_transitions import MAX_EPOCH
 from stores.redis.durability import SETTINGS, Facts, judge
 from stores.redis.keys import BUCKETS, Keys
 from stores.redis.server import FORMAT, UPGRADE, Process, Server

@@ -13,9 +13,10 @@ from typing import Any, Final
 from adk_worker.claim_transitions import ResumeClaim
 from adk_worker.events import Event
 from adk_worker.history import StoredSegment
+from adk_worker.lease_transitions import Holding, LeaseState
 from adk_worker.memory.data import StoredCheckpoint, StoredClaim, StoredEvent, StoredRun
 from adk_worker.messages import canonical_json
-from adk_worker.transitions import Attention, Holding, LeaseState, Phase, State
+from adk_worker.transitions import Attention, Phase, State
 from stores.redis.keys import member, run_of
 
 Fields = Mapping[str, str | None]

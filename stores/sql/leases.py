@@ -17,11 +17,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningInsert
 
-from adk_worker import transitions
+from adk_worker import lease_transitions
 from adk_worker.errors import RunLeaseError, StaleFenceError
 from adk_worker.lease import RunLease, check_holder, check_ttl
+from adk_worker.lease_transitions import EPOCH_SHIFT, Holding
 from adk_worker.names import check_run
-from adk_worker.transitions import EPOCH_SHIFT, Holding
 from stores.sql.database import Database
 from stores.sql.dialects import Insert, PerDialect, greatest, store_clock
 from stores.sql.journal import write_lease
@@ -112,7 +112,7 @@ def _renew(tx: Connection, lease: RunLease, ttl: float) -> RunLease:
     locked = lock_lease(tx, lease.tenant, lease.run_id)
     if locked is None:
         raise StaleFenceError(tenant=lease.tenant, run_id=lease.run_id, presented=lease.fence, current=0)
-    renewed = transitions.renew(locked.lease, fence=lease.fence, at=locked.at, ttl=ttl)
+    renewed = lease_transitions.renew(locked.lease, fence=lease.fence, at=locked.at, ttl=ttl)
     if renewed is None:
         current = locked.lease.fence
         raise StaleFenceError(tenant=lease.tenant, run_id=lease.run_id, presented=lease.fence, current=current)
@@ -124,7 +124,7 @@ def _release(tx: Connection, lease: RunLease) -> None:
     locked = lock_lease(tx, lease.tenant, lease.run_id)
     if locked is None:
         return
-    released = transitions.release(locked.lease, fence=lease.fence, live=locked.live, at=locked.at)
+    released = lease_transitions.release(locked.lease, fence=lease.fence, live=locked.live, at=locked.at)
     if released != locked.lease:
         write_lease(tx, lease.tenant, lease.run_id, released, live=locked.live)
 

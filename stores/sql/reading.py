@@ -9,8 +9,9 @@ from sqlalchemy import ColumnElement, Connection, bindparam, select
 
 from adk_worker.errors import InvalidNameError
 from adk_worker.events import Event
+from adk_worker.lease_transitions import Holding
 from adk_worker.runs import Run, RunFilter, RunStatus
-from adk_worker.transitions import Holding, Phase
+from adk_worker.transitions import Phase
 from stores.sql.locks import LEASE_COLUMNS, RUN_AND_LEASE
 from stores.sql.rows import HIGHEST, event_of, run_of
 from stores.sql.schema import ATTENTION, events, leases, runs

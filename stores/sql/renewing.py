@@ -22,7 +22,7 @@ from sqlalchemy import (
     update,
 )
 
-from adk_worker import transitions
+from adk_worker import lease_transitions
 from adk_worker.lease import RunLease
 from adk_worker.runs import Renewal
 from stores.sql.locks import LEASE_COLUMNS, store_time, timed
@@ -106,7 +106,7 @@ def renew_many(tx: Connection, held: Sequence[RunLease], *, ttl: float) -> Seque
     for lease in held:
         name = lease.tenant, lease.run_id
         row = stored.get(name)
-        renewed = None if row is None else transitions.renew(lease_state(row), fence=lease.fence, at=at, ttl=ttl)
+        renewed = None if row is None else lease_transitions.renew(lease_state(row), fence=lease.fence, at=at, ttl=ttl)
         if row is None or renewed is None:
             answers.append(Renewal(None, busy=name in busy))
         else:

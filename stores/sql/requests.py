@@ -8,9 +8,10 @@ from sqlalchemy import Connection, bindparam, insert, select
 
 from adk_worker import events, refusals, submission, transitions
 from adk_worker.errors import RunExistsError, RunNotFoundError
+from adk_worker.lease_transitions import Holding, LeaseState, StoreTime
 from adk_worker.messages import Usage
 from adk_worker.runs import NewRun, Run, Submitted
-from adk_worker.transitions import FleetPolicy, Holding, LeaseState, Phase, State, StoreTime, Verdict
+from adk_worker.transitions import FleetPolicy, Phase, State, Verdict
 from stores.sql import journal
 from stores.sql.dialects import PerDialect, run_number
 from stores.sql.locks import LockedRun, lock_lease, lock_run

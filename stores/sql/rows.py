@@ -9,11 +9,12 @@ from adk_worker.errors import InvalidNameError
 from adk_worker.events import Event
 from adk_worker.idempotency import Claim, ClaimState
 from adk_worker.lease import QUEUE, RunLease
+from adk_worker.lease_transitions import Holding, LeaseState
 from adk_worker.messages import Usage
 from adk_worker.names import check_name
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Run, RunStatus
-from adk_worker.transitions import Attention, Holding, LeaseState, Phase, State
+from adk_worker.transitions import Attention, Phase, State
 
 HIGHEST: Final = 2**63 - 1
 """The highest number that a column holds."""

@@ -11,9 +11,10 @@ from sqlalchemy.exc import DBAPIError
 
 from adk_worker import events, transitions
 from adk_worker.lease import RunLease
+from adk_worker.lease_transitions import Holding
 from adk_worker.liveness import of_host
 from adk_worker.runs import Dispatch, Reaped, Sweep
-from adk_worker.transitions import FleetPolicy, Holding, Verdict
+from adk_worker.transitions import FleetPolicy, Verdict
 from stores.sql import journal
 from stores.sql.dialects import store_clock
 from stores.sql.failures import rolled_back, translated

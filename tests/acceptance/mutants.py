@@ -47,7 +47,9 @@ WITHOUT_THE_FENCE_CHECK = Mutant(
     "without-the-fence-check",
     (
         Change(
-            "adk_worker/transitions.py", "return self.holding is Holding.WORKER and self.fence == fence", "return True"
+            "adk_worker/lease_transitions.py",
+            "return self.holding is Holding.WORKER and self.fence == fence",
+            "return True",
         ),
         Change(
             "adk_worker/transitions.py",

@@ -21,10 +21,11 @@ from adk_worker.checkpoint import Checkpoint
 from adk_worker.conformance.runs.driver import BOOKED, HASTY, PATIENT, REFUSED, Driver
 from adk_worker.conformance.waiting import LONG, SOON
 from adk_worker.errors import AdkError, HistoryUnavailableError, StaleFenceError
+from adk_worker.lease_transitions import Holding
 from adk_worker.memory import memory_stores
 from adk_worker.messages import Message
 from adk_worker.runs import RunFilter, RunStatus
-from adk_worker.transitions import Attention, Holding, Reason, Then
+from adk_worker.transitions import Attention, Reason, Then
 
 RUNS = (("acme", "run"), ("acme", "other"), ("elsewhere", "run"))
 _TIMES = {"at", "began_at", "clock", "created_at", "dead_seen_at", "expires_at", "last", "now", "updated_at"}

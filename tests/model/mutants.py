@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adk_worker import claim_transitions, transitions
+from adk_worker import claim_transitions, lease_transitions, transitions
 from adk_worker.errors import ClaimOwnerError
 from adk_worker.idempotency import Claim, ClaimState
-from adk_worker.transitions import FleetPolicy, Holding, LeaseState, Moved, Phase, State, StoreTime, Verdict
+from adk_worker.lease_transitions import Holding, LeaseState, StoreTime
+from adk_worker.transitions import FleetPolicy, Moved, Phase, State, Verdict
 from tests.model.bounds import Bounds, Fault, Probe
 from tests.model.rules import Rule, Rules
 
@@ -59,12 +60,12 @@ def _renew_any(lease: LeaseState, *, fence: int, at: StoreTime, ttl: float) -> L
 
 def _release_any(lease: LeaseState, *, fence: int, live: bool, at: StoreTime) -> LeaseState:
     del fence
-    return transitions.release(lease, fence=lease.fence, live=live, at=at)
+    return lease_transitions.release(lease, fence=lease.fence, live=live, at=at)
 
 
 def _release_frees(lease: LeaseState, *, fence: int, live: bool, at: StoreTime) -> LeaseState:
     del live
-    return transitions.release(lease, fence=fence, live=False, at=at)
+    return lease_transitions.release(lease, fence=fence, live=False, at=at)
 
 
 # --- L2: the fence ----------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from adk_worker import claim_transitions, transitions
+from adk_worker import claim_transitions, lease_transitions, transitions
 
 Rule = Callable[..., Any]
 
@@ -45,9 +45,9 @@ class Rules:
     requeue: Rule = transitions.requeue
     heal: Rule = transitions.heal
     cancel: Rule = transitions.cancel
-    acquire: Rule = transitions.acquire
-    renew: Rule = transitions.renew
-    release: Rule = transitions.release
+    acquire: Rule = lease_transitions.acquire
+    renew: Rule = lease_transitions.renew
+    release: Rule = lease_transitions.release
 
     begin_claim: Rule = claim_transitions.begin
     record: Rule = claim_transitions.record

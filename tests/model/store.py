@@ -11,8 +11,9 @@ from typing import Any
 
 from adk_worker.errors import ClaimOwnerError
 from adk_worker.idempotency import BY_OWNER, Claim, ClaimState, Intent
+from adk_worker.lease_transitions import Holding, StoreTime
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
-from adk_worker.transitions import Attention, FleetPolicy, Holding, Phase, Reason, State, StoreTime, Then, Verdict
+from adk_worker.transitions import Attention, FleetPolicy, Phase, Reason, State, Then, Verdict
 from tests.model.rules import Rules
 from tests.model.world import FAILED, HAPPENED, NOTHING, Call, Ghost, Impossible, Op, Violation, World
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from adk_worker.transitions import FleetPolicy, Holding, LeaseState, State, StoreTime
+from adk_worker.lease_transitions import Holding, LeaseState, StoreTime
+from adk_worker.transitions import FleetPolicy, State
 
 NOW = 1_000.0
 AT = StoreTime(NOW)

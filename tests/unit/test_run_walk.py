@@ -7,20 +7,17 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adk_worker.lease_transitions import Holding, LeaseState, StoreTime, acquire, release, renew
 from adk_worker.transitions import (
     ENDED,
     Attention,
     FleetPolicy,
-    Holding,
-    LeaseState,
     Moved,
     Phase,
     Reason,
     State,
-    StoreTime,
     Then,
     Verdict,
-    acquire,
     begin,
     cancel,
     commit,
@@ -29,8 +26,6 @@ from adk_worker.transitions import (
     heal,
     park,
     reap,
-    release,
-    renew,
     requeue,
     submit,
     take,

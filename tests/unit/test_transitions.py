@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from adk_worker.errors import ConfigurationError
+from adk_worker.lease_transitions import Holding
 from adk_worker.transitions import (
     Attention,
     FleetPolicy,
-    Holding,
     Phase,
     Reason,
     State,

@@ -10,9 +10,9 @@ from pydantic import BaseModel
 
 from adk_worker.claim_transitions import ResumeClaim
 from adk_worker.history import StoredSegment
+from adk_worker.lease_transitions import LeaseState
 from adk_worker.memory import MemoryData
 from adk_worker.memory.data import ClaimKey, RunKey, StoredCheckpoint, StoredClaim, StoredEvent, StoredRun
-from adk_worker.transitions import LeaseState
 
 
 class Rows(BaseModel):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from adk_worker.conformance import RunStoreConformance
 from adk_worker.errors import RunLeaseError
 from adk_worker.idempotency import Claim, ClaimState, Intent
+from adk_worker.lease_transitions import Holding, LeaseState
 from adk_worker.memory import (
     MemoryCheckpointStore,
     MemoryHistoryStore,
@@ -19,7 +20,7 @@ from adk_worker.memory import (
 from adk_worker.memory.data import StoredCheckpoint, as_run_lease
 from adk_worker.messages import load_messages
 from adk_worker.runs import Renewal
-from adk_worker.transitions import Holding, LeaseState, Phase, State, Then, Verdict
+from adk_worker.transitions import Phase, State, Then, Verdict
 from tests.conformance.liars.lie import Lie, bundle, row, standing
 
 

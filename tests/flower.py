@@ -10,9 +10,12 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from tests.servers.daemon import free_port
+from tests.waiting import wait_until
 
 COLUMNS = ("name", "kwargs", "state", "result", "worker", "received", "runtime")
 """What its page of tasks shows of each."""
+
+_ASKED = frozenset({"stats", "active_queues", "registered", "scheduled", "active", "reserved", "revoked", "conf"})
 
 
 class Flower:
@@ -75,7 +78,9 @@ class Flower:
 
     def everything(self) -> dict[str, str]:
         """All that it has to show, by path: its pages, its API, its metrics."""
-        workers = list(self.api("/api/workers?refresh=true"))
+        workers = [row["hostname"] for row in self.api("/workers?json=true")["data"]]
+        for name in workers:
+            wait_until(lambda name=name: self._has_asked(name), within=60, what=f"{name} to have answered Flower")
         tasks = list(self.tasks())
         paths = ["/", "/workers?json=true", "/tasks", "/broker", "/metrics", "/healthcheck"]
         paths += ["/api/tasks?limit=100000", "/api/task/types", "/api/queues/length"]
@@ -83,3 +88,8 @@ class Flower:
         paths += [f"/worker/{quote(name)}" for name in workers]
         paths += [where for task in tasks for where in (f"/task/{task}", f"/api/task/info/{task}")]
         return {"/tasks/datatable": json.dumps(self.rows()), **{path: self.page(path) for path in paths}}
+
+    def _has_asked(self, worker: str) -> bool:
+        """Whether it has all that it asks of a worker; it waits a second for each answer, and does without."""
+        status, body = self.ask(f"/api/workers?refresh=true&workername={quote(worker)}")
+        return status == 200 and json.loads(body)[worker].keys() >= _ASKED

@@ -9,7 +9,7 @@ import pytest
 
 from adk_worker.runs import RunStatus
 from tests.acceptance.confidential import WORD
-from tests.acceptance.fleet import PATIENCE, SHORT
+from tests.acceptance.fleet import LONG, PATIENCE, SHORT
 from tests.flower import Flower
 from tests.waiting import wait_until
 
@@ -21,7 +21,7 @@ AGENTS = {"ADK_AGENTS": "tests.acceptance.agents,tests.acceptance.confidential"}
 @pytest.fixture
 def fleet(make_fleet):
     """One that publishes nothing twice, however busy the machine is: a copy is a task of its own to Flower."""
-    return make_fleet(times={**SHORT, "ADK_DISPATCH_GRACE": "30"})
+    return make_fleet(times={**SHORT, "ADK_LEASE_TTL": "10", "ADK_DISPATCH_GRACE": LONG["ADK_DISPATCH_GRACE"]})
 
 
 @pytest.fixture
@@ -66,17 +66,19 @@ def test_it_shows_a_recovery_apart_by_run_and_ticket(fleet, flower):
     fleet.submit("died")
     fleet.submit("lived")
     fleet.rests("lived")
+    fleet.asked("died", iteration=2)
+    # A worker says what became of a task after the store has it, and what it had yet to say dies with it.
+    lived = ended(flower, "lived", 5)
     wait_until(
-        lambda: [call for call in fleet.models.calls("began") if (call.run_id, call.iteration) == ("died", 2)],
+        lambda: [row["state"] for row in seen(flower, "died")] == ["SUCCESS", "STARTED"],
         within=PATIENCE,
-        what="the model to be asked",
+        what="Flower to hear what the victim is at",
     )
     victim.kill()
     fleet.models.release("died", tenant="acme", iteration=2)
     fleet.worker("heir", **AGENTS)
     fleet.done_once("died", "lived")
 
-    lived = ended(flower, "lived", 5)
     assert [(row["name"], row["state"]) for row in lived] == [("adk.advance", "SUCCESS")] * 5
     assert [row["result"] for row in lived] == ["'handed_over'"] * 4 + ["'completed'"]
     ended(flower, "died", 5)
@@ -90,7 +92,8 @@ def test_it_shows_a_recovery_apart_by_run_and_ticket(fleet, flower):
     assert [row["worker"].partition("@")[0] for row in died] == ["victim"] * 2 + ["heir"] * 4
     tickets = [ast.literal_eval(row["kwargs"])["ticket"] for row in died]
     assert len(set(tickets)) == len(tickets)
-    assert {row["name"] for row in flower.rows("name:adk.reap")} == {"adk.reap"}
+    reaps = wait_until(lambda: flower.rows("name:adk.reap"), within=PATIENCE, what="Flower to hear of the reaper")
+    assert {row["name"] for row in reaps} == {"adk.reap"}
 
 
 def test_nothing_that_a_run_is_told_or_does_is_on_any_of_its_pages(fleet, flower):

@@ -6,6 +6,7 @@ Everything that an application needs is here, flat. The fleet's stores are opene
 
 from __future__ import annotations
 
+from adk_worker.actors import Action, Actor, Verifier
 from adk_worker.agent import Agent
 from adk_worker.checkpoint import (
     CHECKPOINT_FORMAT,
@@ -40,6 +41,7 @@ from adk_worker.errors import (
     ModelError,
     ModelUnavailableError,
     NoCheckpointError,
+    NotAllowedError,
     NotJSONError,
     ResumeConflictError,
     RevisionMismatchError,
@@ -88,6 +90,8 @@ from adk_worker.transitions import Attention, FleetPolicy
 
 __all__ = [
     "CHECKPOINT_FORMAT",
+    "Action",
+    "Actor",
     "AdkError",
     "Agent",
     "AgentImportError",
@@ -145,6 +149,7 @@ __all__ = [
     "ModelUnavailableError",
     "NeverWill",
     "NoCheckpointError",
+    "NotAllowedError",
     "NotJSONError",
     "NotYet",
     "OpaquePart",
@@ -190,6 +195,7 @@ __all__ = [
     "UnknownAgentError",
     "Usage",
     "ValueTooLargeError",
+    "Verifier",
     "WaitTimeoutError",
     "call_digest",
     "call_key",

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from adk_worker.actors import Actor
 from adk_worker.deployment import OF_OTHER_CODE, refusal
 from adk_worker.errors import AdkError, StoreUnavailableError
 from adk_worker.liveness import ProcessIdentity, known_dead, short_name
@@ -52,7 +53,7 @@ async def bury_predecessors(runs: RunStore, dispatcher: Dispatcher, policy: Flee
     return recovered
 
 
-async def recall(runs: RunStore, dispatcher: Dispatcher, policy: FleetPolicy, registry: Registry, *, by: str) -> int:
+async def recall(runs: RunStore, dispatcher: Dispatcher, policy: FleetPolicy, registry: Registry, *, by: Actor) -> int:
     """Queue at once, and publish, the runs that back off for want of code that is here; how many.
 
     Their backoff begins anew: of a fleet in which some workers have the code and some have not, one that has not may
@@ -81,7 +82,7 @@ async def recall(runs: RunStore, dispatcher: Dispatcher, policy: FleetPolicy, re
     return recalled
 
 
-async def _requeued(runs: RunStore, policy: FleetPolicy, registry: Registry, run: Run, *, by: str) -> int | None:
+async def _requeued(runs: RunStore, policy: FleetPolicy, registry: Registry, run: Run, *, by: Actor) -> int | None:
     """The new ticket of a run that this code can carry on; ``None`` for any other, or if it has moved on by itself."""
     if run.attention not in OF_OTHER_CODE:
         return None

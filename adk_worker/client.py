@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from adk_worker.actors import Action, Actor, Verifier, verify
 from adk_worker.errors import CommitUnknownError, RunNotFoundError, StoreUnavailableError, WaitTimeoutError
 from adk_worker.events import Event
 from adk_worker.inspection import Inspection, inspect_run
@@ -54,6 +55,8 @@ class Fleet:
     :param registry: the agents that this process knows. With one, an unknown agent is refused at once; without one
         (a web app that does not import the agents' code) the worker finds out.
     :param redactor: masks what enters a run here: its input and metadata (R1).
+    :param verifier: says whether a person may do what they ask for here (P5); whoever was authenticated may, without
+        one.
     """
 
     def __init__(
@@ -64,24 +67,26 @@ class Fleet:
         policy: FleetPolicy | None = None,
         registry: Registry | None = None,
         redactor: Redactor | None = None,
+        verifier: Verifier | None = None,
     ) -> None:
         self.stores = stores
         self._dispatcher = dispatcher
         self._policy = policy or FleetPolicy()
         self._registry = registry
         self._redactor = redactor or Redactor()
+        self._verifier = verifier
         self._sync: SyncFace[Fleet] | None = None
 
     @classmethod
-    def from_settings(cls) -> Fleet:
-        """The fleet that ``ADK_STORE_URL`` and ``ADK_BROKER_URL`` name.
+    def from_settings(cls, *, verifier: Verifier | None = None) -> Fleet:
+        """The fleet that ``ADK_STORE_URL`` and ``ADK_BROKER_URL`` name. ``verifier`` is as for :class:`Fleet`.
 
         :raises ConfigurationError: a setting is missing or wrong; every one that is, is named.
         """
         from adk_worker.settings import Settings  # noqa: PLC0415 - the edge that reads the environment
         from adk_worker.wiring import make_fleet  # noqa: PLC0415 - the one module that reaches outwards
 
-        return make_fleet(Settings.load())
+        return make_fleet(Settings.load(), verifier=verifier)
 
     @property
     def registry(self) -> Registry | None:
@@ -258,9 +263,10 @@ class Fleet:
         :param by: who asks, and has been authenticated by you; it is kept with the run.
         :raises RunNotFoundError: there is none.
         :raises RunStateError: it has completed or failed.
+        :raises NotAllowedError: they may not (P5).
         """
-        check_name(by, what="name of who acts")
-        return await self.stores.runs.cancel(run_id, tenant=tenant, by=by)
+        actor = await self._allowed(by, Action.CANCEL, run_id, tenant=tenant)
+        return await self.stores.runs.cancel(run_id, tenant=tenant, by=actor)
 
     async def resume(self, run_id: str, *, tenant: str, by: str) -> Run:
         """Queue a parked or failed run again, now that its cause is gone, or one that backs off in the queue at once.
@@ -269,9 +275,10 @@ class Fleet:
         :raises RunNotFoundError: there is none.
         :raises RunStateError: it neither rests nor backs off, or waits for something else.
         :raises FrontierLostError: what ran is ahead of what is stored (C3).
+        :raises NotAllowedError: they may not (P5).
         """
-        check_name(by, what="name of who acts")
-        submitted = await self.stores.runs.requeue(run_id, tenant=tenant, by=by, policy=self._policy)
+        actor = await self._allowed(by, Action.RESUME, run_id, tenant=tenant)
+        submitted = await self.stores.runs.requeue(run_id, tenant=tenant, by=actor, policy=self._policy)
         await self._dispatched(submitted, recovery=True)
         return submitted.run
 
@@ -280,6 +287,13 @@ class Fleet:
         if isinstance(self._dispatcher, Closes):
             await self._dispatcher.close()
         await self.stores.lifecycle.close()
+
+    async def _allowed(self, by: str, action: Action, run_id: str, *, tenant: str) -> Actor:
+        """Who acts, if they may (P5)."""
+        check_run(tenant, run_id)
+        actor = Actor.here(by)
+        await verify(self._verifier, actor, action, tenant=tenant, run_id=run_id)
+        return actor
 
     def _masked(self, new: NewRun) -> NewRun:
         """The submit as it may be stored: JSON, and without a secret (R1)."""

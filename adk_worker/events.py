@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from adk_worker.actors import Actor
 from adk_worker.transitions import Attention, Reason, State, Verdict
 
 
@@ -36,7 +37,7 @@ class EventKind(StrEnum):
     FAILED = "failed"
     """``detail``"""
     REQUEUED = "requeued"
-    """``by``"""
+    """``by``, ``os_user``"""
     HEALED = "healed"
     """``key``: the call that the run was parked on has its outcome (F4)"""
     LATE_OUTCOME = "late_outcome"
@@ -44,7 +45,7 @@ class EventKind(StrEnum):
     SETTLED = "settled"
     """``key``, ``by``"""
     CANCEL_REQUESTED = "cancel_requested"
-    """``by``"""
+    """``by``, ``os_user``"""
     CANCELLED = "cancelled"
     """No data; the write that ended it tells the rest"""
 
@@ -116,9 +117,9 @@ def parked_detail(after: State) -> str:
     return f"what ran is ahead of sequence {after.sequence}, the newest frontier that could be stored"
 
 
-def requeued(by: str) -> NewEvent:
+def requeued(by: Actor) -> NewEvent:
     """Somebody queued the run again."""
-    return NewEvent(EventKind.REQUEUED, {"by": by})
+    return NewEvent(EventKind.REQUEUED, by.told)
 
 
 def healed(key: str) -> NewEvent:
@@ -136,9 +137,9 @@ def settled(key: str, by: str) -> NewEvent:
     return NewEvent(EventKind.SETTLED, {"key": key, "by": by})
 
 
-def cancel_requested(by: str) -> NewEvent:
+def cancel_requested(by: Actor) -> NewEvent:
     """Somebody asked for the run's end."""
-    return NewEvent(EventKind.CANCEL_REQUESTED, {"by": by})
+    return NewEvent(EventKind.CANCEL_REQUESTED, by.told)
 
 
 def cancelled() -> NewEvent:

@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from adk_worker.actors import Actor
 from adk_worker.checkpoint import Checkpoint, CheckpointStore
 from adk_worker.events import Event, NewEvent
 from adk_worker.history import HistoryStore, Segment
@@ -318,7 +319,7 @@ class RunStore(Protocol):
         """Note a sweep's beginning, and return when the last one was."""
         ...
 
-    async def requeue(self, run_id: str, *, tenant: str, by: str, policy: FleetPolicy) -> Submitted:
+    async def requeue(self, run_id: str, *, tenant: str, by: Actor, policy: FleetPolicy) -> Submitted:
         """Queue a parked or failed run again under a new ticket, or at once one that backs off in the queue.
 
         :raises RunNotFoundError: there is none.
@@ -328,7 +329,7 @@ class RunStore(Protocol):
         """
         ...
 
-    async def cancel(self, run_id: str, *, tenant: str, by: str) -> Run:
+    async def cancel(self, run_id: str, *, tenant: str, by: Actor) -> Run:
         """Ask for the run's end and return it as it stands then (P2).
 
         :raises RunNotFoundError: there is none.

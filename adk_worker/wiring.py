@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from adk_worker.actors import Verifier
 from adk_worker.client import Fleet
 from adk_worker.registry import Registry
 from adk_worker.runs import Stores
@@ -49,8 +50,8 @@ def make_registry(settings: Settings) -> Registry | None:
     return Registry.load(settings.agents) if settings.agents else None
 
 
-def make_fleet(settings: Settings) -> Fleet:
-    """The client of the fleet that the settings name.
+def make_fleet(settings: Settings, *, verifier: Verifier | None = None) -> Fleet:
+    """The client of the fleet that the settings name. ``verifier`` is as for :class:`Fleet`.
 
     :raises ConfigurationError: the store's URL, the broker's, or the agents' modules cannot be used.
     """
@@ -60,4 +61,5 @@ def make_fleet(settings: Settings) -> Fleet:
         policy=settings.fleet_policy,
         registry=make_registry(settings),
         redactor=settings.redactor,
+        verifier=verifier,
     )

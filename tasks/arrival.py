@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from adk_worker.actors import Actor
 from adk_worker.arrival import bury_predecessors, recall
 from adk_worker.liveness import ProcessIdentity
 from adk_worker.registry import Registry
@@ -71,7 +72,7 @@ class Arrival:
             recovered = await bury_predecessors(stores.runs, dispatcher, self._policy)
             recalled = 0
             if len(self._registry):
-                by = f"worker:{ProcessIdentity.current().host}"
+                by = Actor.here(f"worker:{ProcessIdentity.current().host}")
                 recalled = await recall(stores.runs, dispatcher, self._policy, self._registry, by=by)
             _log.info("arrived", recovered=recovered, recalled=recalled)
         finally:

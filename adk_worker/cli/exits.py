@@ -13,6 +13,7 @@ from adk_worker.errors import (
     IndeterminateToolCallError,
     InvalidNameError,
     LeaseError,
+    NotAllowedError,
     NotJSONError,
     RunExistsError,
     RunLeaseError,
@@ -50,6 +51,8 @@ class ExitCode(IntEnum):
     """Something that should not happen; ``--debug`` shows where."""
     TIMED_OUT = 75
     """What was waited for did not happen in time; it may still. Of ``alive``: a worker does not go on."""
+    NOT_ALLOWED = 77
+    """Whoever acts may not do this."""
     CONFIGURATION = 78
     """The settings, the agents' modules or the store's schema are not usable."""
     INTERRUPTED = 130
@@ -67,6 +70,7 @@ _CODES: tuple[tuple[type[AdkError] | tuple[type[AdkError], ...], ExitCode], ...]
     ((RunExistsError, RunStateError), ExitCode.NOT_COMPLETED),
     ((StoreUnavailableError, BrokerUnavailableError), ExitCode.UNAVAILABLE),
     ((WaitTimeoutError, LeaseError), ExitCode.TIMED_OUT),
+    (NotAllowedError, ExitCode.NOT_ALLOWED),
     (ConfigurationError, ExitCode.CONFIGURATION),
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -10,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from adk_worker.actors import os_user
 from adk_worker.cli.output import note
 from adk_worker.client import Fleet
 from adk_worker.errors import AdkError, ConfigurationError
@@ -169,11 +169,7 @@ class FromSettings:
 
 def operator() -> str:
     """Who acts, as far as the operating system knows: user and host."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        user = str(os.getuid())
-    return f"cli:{user}@{socket.gethostname()}"
+    return f"cli:{os_user()}@{socket.gethostname()}"
 
 
 def _registry(load: Callable[[], Registry | None], *, strictly: bool) -> Registry | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adk_worker import claim_transitions, events, refusals, transitions
+from adk_worker.actors import Actor
 from adk_worker.errors import RunNotFoundError
 from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim
@@ -83,7 +84,7 @@ def give_back(
     return answer if reason is Reason.DRAIN else Committed(answer.verdict)
 
 
-def requeue(data: MemoryData, key: RunKey, *, by: str, policy: FleetPolicy) -> Submitted:
+def requeue(data: MemoryData, key: RunKey, *, by: Actor, policy: FleetPolicy) -> Submitted:
     """See :meth:`adk_worker.runs.RunStore.requeue`."""
     at = data.at()
     moved = transitions.requeue(_state(data, key), at=at, policy=policy)
@@ -94,7 +95,7 @@ def requeue(data: MemoryData, key: RunKey, *, by: str, policy: FleetPolicy) -> S
     return Submitted(reading.run_of(data, key), moved.state.lease.fence)
 
 
-def cancel(data: MemoryData, key: RunKey, *, by: str) -> Run:
+def cancel(data: MemoryData, key: RunKey, *, by: Actor) -> Run:
     """See :meth:`adk_worker.runs.RunStore.cancel`."""
     at = data.at()
     state = _state(data, key)

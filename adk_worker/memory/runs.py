@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adk_worker import claim_transitions, events, lease_transitions, submission, transitions
+from adk_worker.actors import Actor
 from adk_worker.errors import ClaimOwnerError, ConfigurationError, RunExistsError
 from adk_worker.events import Event, NewEvent
 from adk_worker.idempotency import Claim, Intent, check_claim
@@ -155,12 +156,12 @@ class MemoryRunStore:
             self._data.last_sweep = now
             return Sweep(now, last)
 
-    async def requeue(self, run_id: str, *, tenant: str, by: str, policy: FleetPolicy) -> Submitted:
+    async def requeue(self, run_id: str, *, tenant: str, by: Actor, policy: FleetPolicy) -> Submitted:
         key = check_run(tenant, run_id)
         with self._data.lock:
             return resting.requeue(self._data, key, by=by, policy=policy)
 
-    async def cancel(self, run_id: str, *, tenant: str, by: str) -> Run:
+    async def cancel(self, run_id: str, *, tenant: str, by: Actor) -> Run:
         key = check_run(tenant, run_id)
         with self._data.lock:
             return resting.cancel(self._data, key, by=by)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from adk_worker.actors import Actor
 from adk_worker.errors import ConfigurationError, StoreUnavailableError
 from adk_worker.events import Event, NewEvent
 from adk_worker.idempotency import Claim, Intent
@@ -169,12 +170,12 @@ class RedisRunStore:
     async def sweep(self) -> Sweep:
         return await self._server.run(sweeping.sweep)
 
-    async def requeue(self, run_id: str, *, tenant: str, by: str, policy: FleetPolicy) -> Submitted:
+    async def requeue(self, run_id: str, *, tenant: str, by: Actor, policy: FleetPolicy) -> Submitted:
         return await self._read_whole(
             check_run(tenant, run_id), lambda runs: runs.requeue(run_id, tenant=tenant, by=by, policy=policy)
         )
 
-    async def cancel(self, run_id: str, *, tenant: str, by: str) -> Run:
+    async def cancel(self, run_id: str, *, tenant: str, by: Actor) -> Run:
         return await self._read_whole(check_run(tenant, run_id), lambda runs: runs.cancel(run_id, tenant=tenant, by=by))
 
     async def get(self, run_id: str, *, tenant: str) -> Run | None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, insert, select
 
 from adk_worker import events, refusals, submission, transitions
+from adk_worker.actors import Actor
 from adk_worker.errors import RunExistsError, RunNotFoundError
 from adk_worker.lease_transitions import Holding, LeaseState, StoreTime
 from adk_worker.messages import Usage
@@ -74,7 +75,7 @@ def _create(tx: Connection, new: NewRun, state: State, at: StoreTime) -> Run:
     return run.view()
 
 
-def requeue(tx: Connection, tenant: str, run_id: str, *, by: str, policy: FleetPolicy) -> Submitted:
+def requeue(tx: Connection, tenant: str, run_id: str, *, by: Actor, policy: FleetPolicy) -> Submitted:
     """See :meth:`adk_worker.runs.RunStore.requeue`."""
     run = _existing(tx, tenant, run_id)
     moved = transitions.requeue(run.state, at=run.at, policy=policy)
@@ -85,7 +86,7 @@ def requeue(tx: Connection, tenant: str, run_id: str, *, by: str, policy: FleetP
     return Submitted(run.view(moved.state, detail=None, updated_at=run.at.now), moved.state.lease.fence)
 
 
-def cancel(tx: Connection, tenant: str, run_id: str, *, by: str) -> Run:
+def cancel(tx: Connection, tenant: str, run_id: str, *, by: Actor) -> Run:
     """See :meth:`adk_worker.runs.RunStore.cancel`."""
     run = _existing(tx, tenant, run_id)
     moved = transitions.cancel(run.state)

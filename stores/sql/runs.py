@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from adk_worker import submission
+from adk_worker.actors import Actor
 from adk_worker.errors import ConfigurationError
 from adk_worker.events import Event, NewEvent
 from adk_worker.idempotency import Claim, Intent, check_claim
@@ -142,11 +143,11 @@ class SqlRunStore:
     async def sweep(self) -> Sweep:
         return await self._database.write(sweeping.sweep)
 
-    async def requeue(self, run_id: str, *, tenant: str, by: str, policy: FleetPolicy) -> Submitted:
+    async def requeue(self, run_id: str, *, tenant: str, by: Actor, policy: FleetPolicy) -> Submitted:
         check_run(tenant, run_id)
         return await self._database.write(lambda tx: requests.requeue(tx, tenant, run_id, by=by, policy=policy))
 
-    async def cancel(self, run_id: str, *, tenant: str, by: str) -> Run:
+    async def cancel(self, run_id: str, *, tenant: str, by: Actor) -> Run:
         check_run(tenant, run_id)
         return await self._database.write(lambda tx: requests.cancel(tx, tenant, run_id, by=by))
 

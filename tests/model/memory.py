@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from adk_worker import claim_transitions
+from adk_worker.actors import Actor
 from adk_worker.checkpoint import Checkpoint, encode_checkpoint
 from adk_worker.errors import AdkError
 from adk_worker.idempotency import Intent
@@ -171,10 +172,10 @@ class Memory:
         await self._stores.runs.claim_dead("run", tenant="acme", holder=holder, policy=self._policy)
 
     async def _requeue(self):
-        await self._stores.runs.requeue("run", tenant="acme", by="ann", policy=self._policy)
+        await self._stores.runs.requeue("run", tenant="acme", by=Actor("ann"), policy=self._policy)
 
     async def _cancel(self):
-        await self._stores.runs.cancel("run", tenant="acme", by="ann")
+        await self._stores.runs.cancel("run", tenant="acme", by=Actor("ann"))
 
     async def _decide(self, number, outcome):
         """A person's word. No store has an operation for it yet; what it is made of is there."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 import structlog.testing
 
+from adk_worker.actors import Actor
 from adk_worker.arrival import bury_predecessors, recall
 from adk_worker.conformance.runs.driver import PATIENT, Driver
 from adk_worker.conformance.waiting import LONG
@@ -111,7 +112,7 @@ class TestRecall:
         return driver
 
     async def recall(self, stores, broker, *agents):
-        return await recall(stores.runs, broker, PATIENT, Registry(agents), by="worker:here")
+        return await recall(stores.runs, broker, PATIENT, Registry(agents), by=Actor("worker:here"))
 
     @pytest.mark.parametrize(
         "attention", [Attention.REVISION_MISMATCH, Attention.AGENT_UNKNOWN, Attention.FORMAT_TOO_NEW]
@@ -126,7 +127,7 @@ class TestRecall:
         assert (run.status, run.attention, run.tries) == (RunStatus.QUEUED, None, 0)
         assert broker.sent == [Dispatch("acme", "run", run.fence, recovery=True)]
         (event,) = await driver.events(EventKind.REQUEUED)
-        assert event.data == {"by": "worker:here"}
+        assert event.data == {"by": "worker:here", "os_user": None}
 
     @pytest.mark.parametrize(
         ("attention", "frontier"),

@@ -46,6 +46,7 @@ EXAMPLES = [
     errors.ToolError("no seat left", happened=False),
     errors.ModelError("overloaded", transient=True),
     errors.ModelUnavailableError("overloaded", retry_after=3.5),
+    errors.NotAllowedError(actor="ana", action="settle", reason="she is new here"),
     errors.WaitTimeoutError.of_run("run", 3),
 ]
 

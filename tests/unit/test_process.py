@@ -8,6 +8,7 @@ import threading
 import pytest
 import structlog.testing
 
+from adk_worker.actors import Actor
 from adk_worker.agent import Agent
 from adk_worker.errors import BrokerUnavailableError
 from adk_worker.model import ModelAnswer
@@ -157,7 +158,7 @@ def test_a_cancel_reaches_a_model_call_at_the_next_renewal(bench):
     carrying = threading.Thread(target=lambda: ends.append(bench.process.carry_out(message, label="t")))
     carrying.start()
     assert provider.asked.wait(30)
-    asyncio.run(bench.stores.runs.cancel("run_1", tenant="acme", by="alice"))
+    asyncio.run(bench.stores.runs.cancel("run_1", tenant="acme", by=Actor("alice")))
     carrying.join(30)
     assert ends == ["cancelled"]
     assert bench.get().status is RunStatus.CANCELLED

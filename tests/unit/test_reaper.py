@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from adk_worker.actors import Actor
 from adk_worker.memory import MemoryData, memory_stores
 from adk_worker.reaper import SweepReport, bury, sweep
 from adk_worker.runs import Dispatch, NewRun, RunStatus
@@ -114,7 +115,7 @@ async def test_a_run_that_died_too_often_is_parked(fleet):
 async def test_a_cancel_that_the_dead_worker_did_not_see_ends_the_run(fleet):
     """P2: every reap looks at the flag."""
     await fleet.hold("run_1")
-    await fleet.runs.cancel("run_1", tenant="acme", by="alice")
+    await fleet.runs.cancel("run_1", tenant="acme", by=Actor("alice"))
     assert await fleet.sweep(after=60) == SweepReport(cancelled=1)
     assert fleet.sent == []
 

@@ -14,6 +14,7 @@ import pytest
 import structlog
 
 from adk_worker import turn
+from adk_worker.actors import Actor
 from adk_worker.errors import CommitUnknownError, ModelUnavailableError, StoreUnavailableError
 from adk_worker.idempotency import ClaimState, call_digest, call_key
 from adk_worker.interruption import Cause
@@ -314,7 +315,7 @@ class TestToldToStopBetweenTheIntentAndTheCall:
 
         async def begun(*args, **kwargs):
             answer = await begin(*args, **kwargs)
-            await bench.stores.runs.cancel("run_1", tenant="acme", by="ana")
+            await bench.stores.runs.cancel("run_1", tenant="acme", by=Actor("ana"))
             return answer
 
         bench.stores.runs.begin = begun
@@ -381,7 +382,7 @@ class TestCancel:
 
         step = asyncio.create_task(bench.stepper(agent_with(turns=script)).step(await bench.submit(), label="t"))
         await started.wait()
-        await bench.stores.runs.cancel("run_1", tenant="acme", by="ana")
+        await bench.stores.runs.cancel("run_1", tenant="acme", by=Actor("ana"))
         bench.watch.interrupt(Cause.CANCEL)
         assert await step is StepEnd.CANCELLED
         assert (await bench.run()).status is RunStatus.CANCELLED
@@ -392,7 +393,7 @@ class TestCancel:
         far_side.after = asyncio.Event()
         step = asyncio.create_task(bench.stepper(agent_with(far_side.tool())).step(await bench.submit(), label="t"))
         await far_side.entered.wait()
-        await bench.stores.runs.cancel("run_1", tenant="acme", by="ana")
+        await bench.stores.runs.cancel("run_1", tenant="acme", by=Actor("ana"))
         bench.watch.interrupt(Cause.CANCEL)
         far_side.after.set()
         assert await step is StepEnd.CANCELLED
@@ -403,7 +404,7 @@ class TestCancel:
         """P2: begin looks at the flag in its own write, so nothing is dispatched."""
 
         async def script(request):
-            await bench.stores.runs.cancel("run_1", tenant="acme", by="ana")
+            await bench.stores.runs.cancel("run_1", tenant="acme", by=Actor("ana"))
             return [("book", {"seat": "1"})]
 
         agent = agent_with(far_side.tool(), turns=script)

@@ -89,7 +89,7 @@ class CancelConformance:
         assert run == await driver.run()
         kinds = [event.kind for event in await driver.events()]
         assert kinds == [EventKind.SUBMITTED, EventKind.CANCEL_REQUESTED, EventKind.CANCELLED]
-        assert (await driver.events(EventKind.CANCEL_REQUESTED))[0].data == {"by": "ann"}
+        assert (await driver.events(EventKind.CANCEL_REQUESTED))[0].data == {"by": "ann", "os_user": "op-1"}
         assert await driver.take(ticket) is None
         assert await driver.reap() is None
 

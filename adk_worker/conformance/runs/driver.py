@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from adk_worker.actors import Actor
 from adk_worker.checkpoint import Checkpoint, CheckpointBoundary, encode_checkpoint
 from adk_worker.conformance.waiting import LONG, SOON, until
 from adk_worker.errors import FrontierLostError
@@ -24,6 +25,8 @@ PATIENT = FleetPolicy(lease_ttl=LONG, dispatch_grace=LONG, dispatch_grace_max=4 
 HASTY = FleetPolicy(lease_ttl=SOON, dispatch_grace=SOON, dispatch_grace_max=4 * SOON, max_crashes=3)
 """What the queue holds lapses while a test waits for it."""
 BOOKED = ToolOutcome(kind=OutcomeKind.RETURNED, content={"booking": 7})
+ANN = Actor("ann", "op-1")
+"""Whoever acts as a person."""
 REFUSED = ToolOutcome(kind=OutcomeKind.FAILED, content="no seat left")
 
 
@@ -149,11 +152,11 @@ class Driver:
 
     async def requeue(self) -> Submitted:
         """Queue the run again, as a person would."""
-        return await self.runs.requeue(self.run_id, tenant=self.tenant, by="ann", policy=self.policy)
+        return await self.runs.requeue(self.run_id, tenant=self.tenant, by=ANN, policy=self.policy)
 
     async def cancel(self) -> Run:
         """Ask for the run's end, as a person would."""
-        return await self.runs.cancel(self.run_id, tenant=self.tenant, by="ann")
+        return await self.runs.cancel(self.run_id, tenant=self.tenant, by=ANN)
 
     # --- what is stored ---------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adk_worker.conformance.runs.driver import BOOKED, Driver, left_in_flight
+from adk_worker.conformance.runs.driver import ANN, BOOKED, Driver, left_in_flight
 from adk_worker.conformance.waiting import LONG
 from adk_worker.errors import ClaimOwnerError, StaleFenceError
 from adk_worker.lease import RunLease
@@ -144,7 +144,7 @@ class PruneConformance:
     @staticmethod
     async def _cancel(driver: Driver) -> None:
         """Have the run end as cancelled: at once, or with the next write of whoever holds it."""
-        run = await driver.runs.cancel(driver.run_id, tenant=driver.tenant, by="ana")
+        run = await driver.runs.cancel(driver.run_id, tenant=driver.tenant, by=ANN)
         if run.status is RunStatus.RUNNING:
             held = await driver.held()
             assert isinstance(held, RunLease)

@@ -174,7 +174,7 @@ class RestingConformance:
         assert run.fence > lease.fence
         assert (run.crashes, run.tries, run.attention, run.detail, run.parked_on) == (0, 0, None, None, ())
         (event,) = await driver.events(EventKind.REQUEUED)
-        assert (event.data, event.fence) == ({"by": "ann"}, run.fence)
+        assert (event.data, event.fence) == ({"by": "ann", "os_user": "op-1"}, run.fence)
         assert submitted.ticket is not None
         taken = await driver.take(submitted.ticket)
         assert taken is not None
@@ -196,7 +196,7 @@ class RestingConformance:
         assert (run.crashes, run.tries, run.attention, run.detail) == (1, 0, None, None)
         assert (run.expires_at or 0) - run.updated_at == pytest.approx(_BACKOFF.dispatch_grace)
         (event,) = await driver.events(EventKind.REQUEUED)
-        assert (event.data, event.fence) == ({"by": "ann"}, run.fence)
+        assert (event.data, event.fence) == ({"by": "ann", "os_user": "op-1"}, run.fence)
         assert await driver.take(backing_off.fence) is None
         assert await driver.take(run.fence) is not None
 

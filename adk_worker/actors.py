@@ -1,0 +1,96 @@
+"""Who acts on a run: people, as the caller has authenticated them, and whether they may (P5).
+
+A name is the caller's to give, who must know that it is theirs. The operating system's user of the process that acted
+is kept beside it. An application that has rules of its own about who may do what gives its fleet a :class:`Verifier`.
+"""
+
+from __future__ import annotations
+
+import getpass
+import inspect
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from adk_worker.errors import NotAllowedError
+from adk_worker.names import check_name
+from adk_worker.results import text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who acts: ``name`` as the caller gives it, and the operating system's user of the process that acted.
+
+    :raises InvalidNameError: the name cannot be one.
+    """
+
+    name: str
+    os_user: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name, what="name of who acts")
+
+    @classmethod
+    def here(cls, name: str) -> Actor:
+        """Whoever ``name`` is, through this process."""
+        return cls(name, os_user())
+
+    @property
+    def told(self) -> dict[str, str | None]:
+        """What an event says of them: ``by`` and ``os_user``."""
+        return {"by": self.name, "os_user": self.os_user}
+
+
+class Action(StrEnum):
+    """What a person asks for."""
+
+    RESUME = "resume"
+    CANCEL = "cancel"
+    SETTLE = "settle"
+
+
+class Verifier(Protocol):
+    """Says whether a person may do what they ask for, before anything is written.
+
+    ``run_id`` is ``None`` for what is asked of many runs at once, and ``tenant`` for what is asked of everybody's.
+    """
+
+    def __call__(self, actor: Actor, action: str, *, tenant: str | None, run_id: str | None) -> object:
+        """Return ``None``, or an awaitable of it, if they may. Whatever it raises refuses, ``NotAllowedError`` best."""
+        ...
+
+
+async def verify(
+    verifier: Verifier | None, actor: Actor, action: Action, *, tenant: str | None, run_id: str | None
+) -> None:
+    """Ask the verifier, if there is one. It fails closed.
+
+    :raises NotAllowedError: it raised, or answered with something, which a hook that returns its verdict does.
+    """
+    if verifier is None:
+        return
+    try:
+        answer: object = verifier(actor, action.value, tenant=tenant, run_id=run_id)
+        if inspect.isawaitable(answer):
+            answer = await answer
+    except NotAllowedError:
+        raise
+    except Exception as error:
+        raise NotAllowedError(actor=actor.name, action=action.value, reason=text_of(error)) from error
+    if answer is not None:
+        reason = f"the verifier has to raise or to return nothing, and returned {type(answer).__name__}"
+        raise NotAllowedError(actor=actor.name, action=action.value, reason=reason)
+
+
+def os_user() -> str:
+    """The operating system's user of this process."""
+    try:
+        import pwd  # noqa: PLC0415 - Windows has none
+    except ImportError:
+        return getpass.getuser()
+    try:
+        # Not getpass: that believes LOGNAME, which whoever acts has set.
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's user without a name
+        return str(os.getuid())

@@ -1,0 +1,135 @@
+"""Every error that adk-worker raises on purpose.
+
+::
+
+    AdkError
+    ├── ConfigurationError              the code or the settings are wrong; nobody's run is
+    │   ├── AgentImportError            a module of ADK_AGENTS does not import
+    │   ├── UnknownAgentError           no agent of that name is registered
+    │   └── SchemaVersionError          the store's schema is another version's
+    ├── InvalidNameError                a tenant or run id that cannot be one
+    ├── NotJSONError                    a value that must be JSON is not
+    ├── StoreUnavailableError           the store did not answer (retryable)
+    │   └── CommitUnknownError          … in COMMIT: it may have happened (read again, F5)
+    ├── ValueTooLargeError              a value is larger than the store takes at once
+    ├── BrokerUnavailableError          the broker did not take a message (retryable)
+    ├── UnreadableMessageError          a message of another version, or none of ours
+    ├── RunNotFoundError · RunExistsError · RunStateError
+    ├── LeaseError
+    │   ├── RunLeaseError               somebody else holds the lease (L5)
+    │   ├── StaleFenceError             the fence presented is not the one that may write (F1)
+    │   └── LeaseLostError              this worker's own lease is gone or may be
+    ├── CheckpointError
+    │   ├── NoCheckpointError           nothing is stored under that name
+    │   ├── CheckpointTooLargeError     over the cap (C2)
+    │   ├── CheckpointFormatError       written by a newer version (C4)
+    │   ├── RevisionMismatchError       the agent is another revision (C7)
+    │   ├── FrontierLostError           the stored frontier is older than what ran (C3)
+    │   └── HistoryUnavailableError     the transcript does not resolve (H2)
+    ├── CallError
+    │   ├── IndeterminateToolCallError  nobody knows whether these calls happened (I5)
+    │   ├── CallKeyReusedError          a key came back with other arguments (I1)
+    │   ├── ClaimOwnerError             a claim is another owner's (I3)
+    │   ├── ResumeConflictError         another resume of this run is under way (I9)
+    │   └── ToolArgumentsError          a call's arguments do not fit its tool; it was never started (I10)
+    ├── ToolError                       raised by tools: says whether the effect happened (I10)
+    ├── ModelError                      a model call failed
+    │   └── ModelUnavailableError       … since its provider takes no calls for now
+    ├── NotAllowedError                 who asked may not do that (P5)
+    └── WaitTimeoutError                nothing happened in the time that the caller gave
+
+``retryable`` says whether the same call may succeed later without anyone changing anything. All errors survive
+pickling with their fields, since Celery may carry them between processes.
+"""
+
+from __future__ import annotations
+
+from adk_worker.errors.asking import (
+    NotAllowedError,
+)
+from adk_worker.errors.calling import (
+    CallError,
+    CallKeyReusedError,
+    ClaimOwnerError,
+    IndeterminateToolCallError,
+    ModelError,
+    ModelUnavailableError,
+    ResumeConflictError,
+    ToolArgumentsError,
+    ToolError,
+)
+from adk_worker.errors.configuring import (
+    AgentImportError,
+    ConfigurationError,
+    InvalidNameError,
+    NotJSONError,
+    SchemaVersionError,
+    UnknownAgentError,
+)
+from adk_worker.errors.running import (
+    CheckpointError,
+    CheckpointFormatError,
+    CheckpointTooLargeError,
+    FrontierLostError,
+    HistoryUnavailableError,
+    LeaseError,
+    LeaseLostError,
+    NoCheckpointError,
+    RevisionMismatchError,
+    RunExistsError,
+    RunLeaseError,
+    RunNotFoundError,
+    RunStateError,
+    StaleFenceError,
+    WaitTimeoutError,
+)
+from adk_worker.errors.storing import (
+    BrokerUnavailableError,
+    CommitUnknownError,
+    StoreUnavailableError,
+    UnreadableMessageError,
+    ValueTooLargeError,
+)
+from adk_worker.errors.tree import (
+    AdkError,
+)
+
+__all__ = [
+    "AdkError",
+    "AgentImportError",
+    "BrokerUnavailableError",
+    "CallError",
+    "CallKeyReusedError",
+    "CheckpointError",
+    "CheckpointFormatError",
+    "CheckpointTooLargeError",
+    "ClaimOwnerError",
+    "CommitUnknownError",
+    "ConfigurationError",
+    "FrontierLostError",
+    "HistoryUnavailableError",
+    "IndeterminateToolCallError",
+    "InvalidNameError",
+    "LeaseError",
+    "LeaseLostError",
+    "ModelError",
+    "ModelUnavailableError",
+    "NoCheckpointError",
+    "NotAllowedError",
+    "NotJSONError",
+    "ResumeConflictError",
+    "RevisionMismatchError",
+    "RunExistsError",
+    "RunLeaseError",
+    "RunNotFoundError",
+    "RunStateError",
+    "SchemaVersionError",
+    "StaleFenceError",
+    "StoreUnavailableError",
+    "ToolArgumentsError",
+    "ToolError",
+    "UnknownAgentError",
+    "UnreadableMessageError",
+    "ValueTooLargeError",
+    "WaitTimeoutError",
+]

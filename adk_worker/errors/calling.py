@@ -1,0 +1,97 @@
+"""Errors about calls of tools and of models."""
+
+from __future__ import annotations
+
+from adk_worker.errors.tree import AdkError
+
+
+class CallError(AdkError):
+    """About tool calls and their claims."""
+
+
+class IndeterminateToolCallError(CallError):
+    """Nobody knows whether these calls happened; ``calls`` holds (call id, tool, key or None) of each (I5)."""
+
+    def __init__(self, *, tenant: str, run_id: str, calls: tuple[tuple[str, str, str | None], ...]) -> None:
+        named = "; ".join(f"{tool} ({call_id}, key {key or 'none'})" for call_id, tool, key in calls)
+        super().__init__(
+            f"run {run_id!r} of tenant {tenant!r} cannot be carried on: it is not known whether these calls "
+            f"happened: {named}. Ask the far side what became of each, by its key."
+        )
+        self.tenant = tenant
+        self.run_id = run_id
+        self.calls = calls
+
+
+class CallKeyReusedError(CallError):
+    """A key is on record for another tool or other arguments; its outcome is not this call's (I1)."""
+
+    def __init__(self, *, key: str) -> None:
+        super().__init__(
+            f"idempotency key {key} is on record with another tool or other arguments; the outcome was not reused "
+            "and the call was not made."
+        )
+        self.key = key
+
+
+class ClaimOwnerError(CallError):
+    """Only the owner of a claim in flight may record or abandon it (I3)."""
+
+    def __init__(self, *, key: str) -> None:
+        super().__init__(f"the claim on key {key} belongs to another owner, or is not in flight.")
+        self.key = key
+
+
+class ResumeConflictError(CallError):
+    """Another resume of the run is under way; it expires by itself within five minutes (I9)."""
+
+    retryable = True
+
+    def __init__(self, *, tenant: str, run_id: str) -> None:
+        super().__init__(f"run {run_id!r} of tenant {tenant!r} is being resumed by somebody else; try again later.")
+        self.tenant = tenant
+        self.run_id = run_id
+
+
+class ToolArgumentsError(CallError):
+    """The arguments of a call do not fit its tool. The call was never started, and the model is told (I10).
+
+    ``reason`` names the arguments that are wrong and repeats no more of them than their names.
+    """
+
+    def __init__(self, *, tool: str, reason: str) -> None:
+        super().__init__(f"the arguments of {tool!r} are not valid: {reason}. Correct them and call again.")
+        self.tool = tool
+        self.reason = reason
+
+
+class ToolError(AdkError):
+    """Raised by a tool. ``happened=False`` says for certain that there was no effect (I10).
+
+    ``happened=True`` says that the effect is there although the tool failed afterwards; ``None``, the default, that
+    the tool does not know, which for an effectful tool leaves the call in flight. The message is told to the model.
+    """
+
+    def __init__(self, message: str, *, happened: bool | None = None) -> None:
+        super().__init__(message)
+        self.happened = happened
+
+
+class ModelError(AdkError):
+    """A model call failed. ``transient`` says that the same call may succeed later."""
+
+    def __init__(self, message: str, *, transient: bool = False) -> None:
+        super().__init__(message)
+        self.transient = transient
+
+
+class ModelUnavailableError(ModelError):
+    """The model's provider takes no calls for now: it is over a limit, has a fault of its own, or cannot be reached.
+
+    Always transient, and nobody's fault: on the fleet the run waits in the queue, and no crash is counted.
+    ``retry_after`` is for how many seconds the provider asked to be left alone, if it did.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message, transient=True)
+        self.retry_after = retry_after

@@ -22,7 +22,7 @@ from sqlalchemy import Connection, func, select, text, true
 from sqlalchemy.exc import DBAPIError, PendingRollbackError
 from tenacity import Retrying, retry_if_result, wait_random
 
-import adk_worker
+from adk_worker import names
 from adk_worker.errors import ConfigurationError
 from adk_worker.urls import without_secrets
 from stores.sql.failures import no_session, translated
@@ -168,7 +168,7 @@ def script_location() -> Path:
 
     :raises ConfigurationError: they are in neither place.
     """
-    kit = Path(adk_worker.__file__).parent
+    kit = Path(names.__file__).parent
     installed = kit / "_migrations"
     checkout = kit.parent / "alembic"
     for place in (installed, checkout):

@@ -19,7 +19,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
-import adk_worker
+from adk_worker import names
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.errors import ConfigurationError, SchemaVersionError, StoreUnavailableError
 from stores.sql import EXPECTED_CHECKPOINT_SCHEMA, SCHEMA_VERSION, migrate, open_sql
@@ -321,7 +321,7 @@ def test_an_installation_brings_its_migrations_along(tmp_path):
 
 
 def test_an_installation_without_its_migrations_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(adk_worker, "__file__", str(tmp_path / "adk_worker" / "__init__.py"))
+    monkeypatch.setattr(names, "__file__", str(tmp_path / "adk_worker" / "names.py"))
 
     with pytest.raises(ConfigurationError, match="install it anew"):
         migrate.script_location()

@@ -38,7 +38,7 @@ def inspect(invocation: Invocation, *, run_id: str, tenant: str, events: bool, a
 
 async def report(access: Access, run_id: str, *, tenant: str, with_events: bool, as_json: bool) -> int:
     """Print what is known of the run, and return the exit code that says what may be done."""
-    from adk_worker.cli.report import event_object, inspection_object
+    from adk_worker.cli.report import inspection_object
     from adk_worker.describe import describe
     from adk_worker.inspection import Inspection
 
@@ -53,8 +53,7 @@ async def report(access: Access, run_id: str, *, tenant: str, with_events: bool,
     told = access.fleet.events(run_id, tenant=tenant) if with_events and found.run else None
     events = [event async for event in told] if told else []
     if as_json:
-        happened = {"events": [event_object(event) for event in events]} if with_events else {}
-        emit({**inspection_object(found, code), **happened})
+        emit(inspection_object(found, code, events=events if with_events else None))
     else:
         say(describe(found, events=events))
     return code

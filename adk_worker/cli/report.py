@@ -1,11 +1,12 @@
-"""Answers as JSON: the objects that ``--json`` prints, one to a line. Their keys are part of the program's face.
+"""Answers as JSON: the objects that ``--json`` prints, one to a line.
 
-A *run* has the fields of :class:`adk_worker.runs.Run`, ``null`` where there is nothing. Times are in seconds since the
-epoch, by the store's clock. What the masker keeps for itself is left out.
+Their keys are part of the program's face, and explained in :mod:`adk_worker.cli.answers`. What the masker keeps for
+itself is left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from adk_worker.cli.exits import ExitCode
@@ -26,13 +27,8 @@ def event_object(event: Event) -> dict[str, Any]:
     return event.model_dump(mode="json")
 
 
-def inspection_object(found: Inspection, code: ExitCode) -> dict[str, Any]:
-    """What is known of a run.
-
-    ``run`` is null for a run that a process carries by itself; ``lease`` is who holds it now, the queue as ``queue``;
-    ``frontier`` says where it stands, ``calls`` what was outstanding there, ``obstacle`` why it must not be carried on;
-    ``exit_code`` is what the program ends with.
-    """
+def inspection_object(found: Inspection, code: ExitCode, *, events: Sequence[Event] | None = None) -> dict[str, Any]:
+    """What is known of a run; ``exit_code`` is what the program ends with."""
     frontier = found.frontier
     return {
         "tenant": found.tenant,
@@ -53,6 +49,7 @@ def inspection_object(found: Inspection, code: ExitCode) -> dict[str, Any]:
         if found.obstacle is None
         else {"error": type(found.obstacle).__name__, "message": str(found.obstacle)},
         "exit_code": int(code),
+        "events": None if events is None else [event_object(event) for event in events],
     }
 
 

@@ -1,20 +1,53 @@
-"""The command line of ``adk``. Commands import what they need as they run, so that ``adk --help`` needs nothing."""
+"""The command line of ``adk``. A command's module is imported when it is named, and no other."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
+from typing import Any, Final
 
 import click
 
 from adk_worker.cli import options
-from adk_worker.cli.alive import alive
-from adk_worker.cli.check_deploy import check_deploy
-from adk_worker.cli.db import db
-from adk_worker.cli.dev import dev
-from adk_worker.cli.inspect import inspect
-from adk_worker.cli.prune import prune
-from adk_worker.cli.run import run
-from adk_worker.cli.runs import cancel, list_runs
+
+COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "alive": "adk_worker.cli.alive:alive",
+        "cancel": "adk_worker.cli.runs:cancel",
+        "check-deploy": "adk_worker.cli.check_deploy:check_deploy",
+        "db": "adk_worker.cli.db:db",
+        "dev": "adk_worker.cli.dev:dev",
+        "inspect": "adk_worker.cli.inspect:inspect",
+        "list": "adk_worker.cli.runs:list_runs",
+        "prune": "adk_worker.cli.prune:prune",
+        "run": "adk_worker.cli.run:run",
+        "schema": "adk_worker.cli.schema:schema",
+    }
+)
+"""Each command, and where it is."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported as they are asked for, so that each starts as if it were the only one."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names, in order."""
+        return sorted({*super().list_commands(ctx), *self._lazy})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """One of them, imported now; ``None`` if there is none of that name."""
+        place = self._lazy.get(cmd_name)
+        if place is None:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = place.partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
 
 
 def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's callback
@@ -26,7 +59,7 @@ def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # no
         ctx.exit()
 
 
-@click.group(context_settings=dict(options.HELP))
+@click.group(cls=LazyGroup, lazy=COMMANDS, context_settings=dict(options.HELP))
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Print the version."
 )
@@ -36,7 +69,3 @@ def root() -> None:
 
     The fleet is the one that ADK_STORE_URL and ADK_BROKER_URL name; without ADK_STORE_URL, one that `adk dev` runs.
     """
-
-
-for command in (run, inspect, list_runs, cancel, check_deploy, prune, db, dev, alive):
-    root.add_command(command)

@@ -35,7 +35,7 @@ def test_the_wheel_brings_every_source_file(wheel):
     ours = {
         str(path.relative_to(ROOT))
         for package in PACKAGES
-        for kind in ("*.py", "*.lua")
+        for kind in ("*.py", "*.lua", "*.json")
         for path in (ROOT / package).rglob(kind)
     }
 

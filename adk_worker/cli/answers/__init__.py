@@ -1,0 +1,38 @@
+"""What ``--json`` prints, as models: one for each command. A line of output is one object of its command's model.
+
+They are the program's face to scripts, so they say everything twice on purpose: commands build their objects
+themselves, and the tests hold those against the schemas in ``adk_worker/cli/schemas``, which ``scripts/schemas`` makes
+of these models and ``adk schema`` prints. Keys are added, and not taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from adk_worker.cli.answers.runs import (
+    CheckDeployAnswer,
+    InspectAnswer,
+    PruneAnswer,
+    ResumeAnswer,
+    RunAnswer,
+)
+from adk_worker.cli.answers.store import DbBumpEpochAnswer, DbUpgradeAnswer, DbVerifyAnswer
+from adk_worker.cli.answers.workers import AliveAnswer
+
+ANSWERS: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "alive": AliveAnswer,
+        "cancel": RunAnswer,
+        "check-deploy": CheckDeployAnswer,
+        "db bump-epoch": DbBumpEpochAnswer,
+        "db upgrade": DbUpgradeAnswer,
+        "db verify": DbVerifyAnswer,
+        "inspect": InspectAnswer,
+        "list": RunAnswer,
+        "prune": PruneAnswer,
+        "run": RunAnswer | ResumeAnswer,
+    }
+)
+"""The model of a line, by the command as it is typed behind ``adk``."""

@@ -1,0 +1,144 @@
+"""Answers about runs. Times are in seconds since the epoch, by the store's clock."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from adk_worker.checkpoint import CheckpointBoundary
+from adk_worker.cli.answers.model import Answer
+from adk_worker.deployment import Outlook
+from adk_worker.events import Event
+from adk_worker.outcomes import Effect, OutcomeKind
+from adk_worker.resume import ToolDisposition
+from adk_worker.runs import Run, RunStatus
+from adk_worker.transitions import Attention
+
+
+class RunAnswer(Run):
+    """A run as it stands."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
+
+    masks: dict[str, JsonValue] = Field(default_factory=dict, exclude=True)
+
+
+class EventAnswer(Event):
+    """Something that happened to a run."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
+
+
+class LeaseAnswer(Answer):
+    """Who may advance a run now; a lapsed lease is nobody's."""
+
+    holder: str
+    """The worker's name; the queue's is ``queue``."""
+    fence: int
+    expires_at: float
+
+
+class FrontierAnswer(Answer):
+    """Where a run stands at its newest boundary."""
+
+    sequence: int
+    boundary: CheckpointBoundary
+    iteration: int
+    agent: str
+    revision: str
+
+
+class CallAnswer(Answer):
+    """A call that was outstanding there, and what is known of it."""
+
+    call_id: str
+    tool: str
+    index: int
+    key: str | None
+    """The idempotency key under which it was made, or would be."""
+    effect: Effect
+    disposition: ToolDisposition
+    repeatable: bool
+    probe: bool
+    """Whether its tool's probe is asked by whoever carries the run on."""
+    owner: str | None
+    began_at: float | None
+    settled_by: str | None
+    outcome: OutcomeKind | None
+
+
+class ObstacleAnswer(Answer):
+    """Why a run must not be carried on."""
+
+    error: str
+    """The error's class, such as ``IndeterminateToolCallError``."""
+    message: str
+
+
+class InspectAnswer(Answer):
+    """All that is known of a run."""
+
+    tenant: str
+    run_id: str
+    run: RunAnswer | None
+    """Null for a run that a process carries by itself, and for one that nobody knows."""
+    lease: LeaseAnswer | None
+    frontier: FrontierAnswer | None
+    calls: list[CallAnswer]
+    obstacle: ObstacleAnswer | None
+    exit_code: int
+    events: list[EventAnswer] | None
+    """Everything that happened to it, the oldest first; null without ``--events``."""
+
+
+class ResumeAnswer(Answer):
+    """What became of ``adk run --resume``."""
+
+    tenant: str
+    run_id: str
+    outcome: Literal[
+        "carried_on", "queued", "over", "nothing", "not_of_the_fleet", "held", "refused", "rests", "timed_out"
+    ]
+    fence: int | None
+    """Under which its lease was held while it was looked at."""
+    holder: str | None
+    """Who stood in the way."""
+    before: InspectAnswer | None
+    """As it stood before."""
+    run: RunAnswer | None
+    """As it stood in the end."""
+    exit_code: int
+
+
+class CheckDeployAnswer(Answer):
+    """What the code at hand would make of a run."""
+
+    tenant: str
+    run_id: str
+    agent: str
+    revision: str
+    status: RunStatus
+    outlook: Outlook
+    attention: Attention | None
+    """The attention that it would have then."""
+    detail: str | None
+
+
+class UnloadableAnswer(Answer):
+    """A run that does not load."""
+
+    tenant: str
+    run_id: str
+    error: str
+
+
+class PruneAnswer(Answer):
+    """What a pruning came to."""
+
+    removed: int
+    undecided: int
+    """Runs that were kept for a call that nobody has decided."""
+    examined: int
+    """Runs that were loaded in the end, to see that they do."""
+    unloadable: list[UnloadableAnswer]

@@ -1,0 +1,90 @@
+"""States of a run as a test of the terminal finds them in its store, by name; the pages name them too.
+
+The run is run_1 of tenant acme, of the agent ``booking``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from adk_worker.checkpoint import CheckpointBoundary, OutstandingCall
+from adk_worker.conformance.runs.driver import Driver
+from adk_worker.transitions import Attention, Then
+from stores import open_stores
+
+RUN_ID = "run_1"
+STATES: dict[str, Callable[[Driver], Awaitable[object]]] = {}
+
+
+def state(work):
+    """Name a state after the function that brings a run there; ``_`` is read as a space."""
+    STATES[work.__name__.replace("_", " ")] = work
+    return work
+
+
+def given(name: str, store_url: str, *, run_id: str = RUN_ID) -> None:
+    """Bring the run there, in a store that is made and knows no such run."""
+
+    async def bring() -> None:
+        stores = open_stores(store_url, pool_size=1)
+        try:
+            await STATES[name](Driver(stores, run_id=run_id))
+        finally:
+            await stores.lifecycle.close()
+
+    asyncio.run(bring())
+
+
+def a_call(driver, index=0):
+    """An effectful call that the frontier names."""
+    key = driver.intent(index).key
+    return OutstandingCall(call_id=f"call_{index}", tool="book", arguments={"seat": "12A"}, index=index, key=key)
+
+
+@state
+async def nothing(driver):
+    """No run at all."""
+
+
+@state
+async def queued(driver):
+    await driver.submit()
+
+
+@state
+async def held(driver):
+    await driver.worker()
+
+
+@state
+async def parked(driver):
+    lease = await driver.worker()
+    await driver.commit(lease, 1)
+    await driver.park(lease)
+
+
+@state
+async def failed(driver):
+    lease = await driver.worker()
+    said = driver.segment("book the flight")
+    await driver.commit(lease, 1, segment=said, frontier={"history_handle": str(said.handle)})
+    await driver.runs.fail(lease, detail="the model is not known")
+
+
+@state
+async def completed(driver):
+    await driver.commit(await driver.worker(), 1, Then.COMPLETE, frontier={"output": "Booked."})
+
+
+@state
+async def undecided(driver):
+    lease = await driver.worker()
+    asked = {"boundary": CheckpointBoundary.AFTER_MODEL_CALL, "calls": (a_call(driver),)}
+    await driver.commit(lease, 1, frontier=asked)
+    await driver.park(lease, *await driver.begin(lease, 0))
+
+
+@state
+async def waiting_for_an_approval(driver):
+    await driver.commit(await driver.worker(), 1, Then.WAIT_APPROVAL, attention=Attention.APPROVAL, detail="req-9")

@@ -1,0 +1,93 @@
+"""Every command's ``--json``, as a process, against the schema that is published for it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+
+import jsonschema
+import pytest
+
+from adk_worker.cli import schemas
+from adk_worker.cli.answers import ANSWERS
+from adk_worker.liveness import Holder
+from adk_worker.pulse import Phase, Pulse, PulseFile
+from tests.integration.given import given
+from tests.integration.test_cli import Adk
+from tests.servers.daemon import free_port
+
+pytestmark = pytest.mark.timeout(180)
+
+# The command as it is typed; the state of run_1; what stands behind the command; the exit code.
+ROWS = [
+    ("alive", "nothing", "", 0),
+    ("cancel", "queued", "run_1 --tenant acme", 0),
+    ("cancel", "held", "run_1 --tenant acme", 0),
+    ("check-deploy", "queued", "", 4),
+    ("db bump-epoch", "nothing", "", 0),
+    ("db upgrade", "nothing", "", 0),
+    ("db verify", "nothing", "", 0),
+    ("inspect", "nothing", "run_1 --tenant acme", 1),
+    ("inspect", "held", "run_1 --tenant acme", 3),
+    ("inspect", "undecided", "run_1 --tenant acme --events", 4),
+    ("inspect", "completed", "run_1 --tenant acme", 0),
+    ("list", "waiting for an approval", "", 0),
+    ("list", "parked", "--attention", 0),
+    ("prune", "completed", "--older-than 0s", 0),
+    ("run", "nothing", "booking 'book the flight' --tenant acme", 0),
+    ("run", "parked", "--resume run_1 --tenant acme --no-wait", 0),
+    ("run", "parked", "--resume run_1 --tenant acme --timeout 0.1", 75),
+    ("run", "undecided", "--resume run_1 --tenant acme", 4),
+    ("run", "held", "--resume run_1 --tenant acme", 3),
+    ("run", "completed", "--resume run_1 --tenant acme", 1),
+    ("run", "nothing", "--resume run_1 --tenant acme", 1),
+]
+
+SHOP = """
+from adk_worker import Agent
+booking = Agent(name="booking", instructions="Book.", model="scripted:shop:turns", revision="r2")
+turns = ["Booked."]
+"""
+
+
+@pytest.fixture
+def adk(tmp_path, sqlite_store_url):
+    """A store, agents, the signs of life of a worker, and a broker that nobody reaches."""
+    (tmp_path / "shop.py").write_text(SHOP)
+    now = time.monotonic()
+    pulse = Pulse(
+        name="worker@here",
+        process=str(Holder.new("worker")),
+        queues=("adk",),
+        slots=2,
+        beat_within=600,
+        heard_within=600,
+        at=now,
+        phase=Phase.CONSUMING,
+        since=now,
+        heard_at=now,
+    )
+    PulseFile(tmp_path / "alive", pid=1).write(pulse)
+    return Adk(
+        tmp_path,
+        ADK_STORE_URL=sqlite_store_url,
+        ADK_BROKER_URL=f"redis://127.0.0.1:{free_port()}/0",
+        ADK_AGENTS="shop",
+        ADK_ALIVE_DIR=str(tmp_path / "alive"),
+    )
+
+
+@pytest.mark.parametrize(("command", "state", "rest", "code"), ROWS, ids=lambda value: str(value) or "-")
+def test_each_line_of_json_is_as_its_schema_says(adk, sqlite_store_url, command, state, rest, code):
+    given(state, sqlite_store_url)
+    ran = adk(*command.split(), *shlex.split(rest), "--json")
+
+    assert ran.returncode == code, ran.stderr
+    assert ran.stdout
+    for line in ran.stdout.splitlines():
+        jsonschema.validate(json.loads(line), json.loads(schemas.read(command)))
+
+
+def test_every_command_with_a_schema_is_looked_at():
+    assert {command for command, *_ in ROWS} == set(ANSWERS)

@@ -59,6 +59,7 @@ from adk_worker.errors import (
     WaitTimeoutError,
 )
 from adk_worker.events import Event, EventKind
+from adk_worker.filters import RunFilter
 from adk_worker.history import HistoryStore
 from adk_worker.idempotency import Claim, ClaimState, IdempotencyStore, Intent, ResumeClaims, call_digest, call_key
 from adk_worker.inspection import Inspection
@@ -83,7 +84,7 @@ from adk_worker.registry import Registry
 from adk_worker.resume import PlannedCall, ResumePlan, ToolDisposition, plan_resume
 from adk_worker.resumer import Carried, Resumer
 from adk_worker.runner import AgentRunner, RunResult
-from adk_worker.runs import Dispatch, Run, RunFilter, RunStatus, RunStore, Stores
+from adk_worker.runs import Dispatch, Run, RunStatus, RunStore, Stores
 from adk_worker.settings import Settings
 from adk_worker.tool import Tool, tool
 from adk_worker.transitions import Attention, FleetPolicy

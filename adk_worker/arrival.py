@@ -13,11 +13,12 @@ import structlog
 from adk_worker.actors import Actor
 from adk_worker.deployment import OF_OTHER_CODE, refusal
 from adk_worker.errors import AdkError, StoreUnavailableError
+from adk_worker.filters import RunFilter
 from adk_worker.liveness import ProcessIdentity, known_dead, short_name
 from adk_worker.reaper import bury
 from adk_worker.registry import Registry
 from adk_worker.results import text_of
-from adk_worker.runs import Dispatch, Run, RunFilter, RunStatus, RunStore
+from adk_worker.runs import Dispatch, Run, RunStatus, RunStore
 from adk_worker.steps import Dispatcher
 from adk_worker.transitions import FleetPolicy
 

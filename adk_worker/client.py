@@ -19,13 +19,14 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt,
 from adk_worker.actors import Action, Actor, Verifier, verify
 from adk_worker.errors import CommitUnknownError, RunNotFoundError, StoreUnavailableError, WaitTimeoutError
 from adk_worker.events import Event
+from adk_worker.filters import RunFilter
 from adk_worker.inspection import Inspection, inspect_run
 from adk_worker.names import check_name, check_run
 from adk_worker.pruning import Prune, Pruned
 from adk_worker.redaction import Redactor
 from adk_worker.registry import Registry
 from adk_worker.results import text_of
-from adk_worker.runs import Dispatch, NewRun, Run, RunFilter, RunStatus, Stores, Submitted
+from adk_worker.runs import Dispatch, NewRun, Run, RunStatus, Stores, Submitted
 from adk_worker.steps import Dispatcher
 from adk_worker.submission import checked
 from adk_worker.sync import SyncFace

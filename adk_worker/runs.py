@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from adk_worker.actors import Actor
 from adk_worker.checkpoint import Checkpoint, CheckpointStore
 from adk_worker.events import Event, NewEvent
+from adk_worker.filters import RunFilter
 from adk_worker.history import HistoryStore, Segment
 from adk_worker.idempotency import Claim, IdempotencyStore, Intent
 from adk_worker.lease import LeaseStore, RunLease
@@ -187,15 +188,6 @@ class Sweep:
 
     now: float
     last: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class RunFilter:
-    """Which runs to list. ``None`` leaves a condition out; ``attention=True`` means any attention at all."""
-
-    tenant: str | None = None
-    status: RunStatus | None = None
-    attention: bool | None = None
 
 
 class RunStore(Protocol):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from adk_worker.runs import Run, RunFilter, RunStatus, RunStore
+from adk_worker.filters import RunFilter
+from adk_worker.runs import Run, RunStatus, RunStore
 
 _PAGE: Final = 100
 _ROUNDS: Final = 4

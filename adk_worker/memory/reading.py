@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from adk_worker.errors import InvalidNameError
 from adk_worker.events import Event
+from adk_worker.filters import RunFilter
 from adk_worker.lease_transitions import Holding
 from adk_worker.memory import journal
 from adk_worker.memory.data import MemoryData, RunKey, as_run_lease
 from adk_worker.messages import Usage
-from adk_worker.names import check_name
-from adk_worker.runs import Run, RunFilter, RunStatus, Taken
+from adk_worker.runs import Run, RunStatus, Taken
 
 
 def run_of(data: MemoryData, key: RunKey) -> Run:
@@ -56,8 +56,6 @@ def taken_of(data: MemoryData, key: RunKey) -> Taken:
 
 def page(data: MemoryData, where: RunFilter, *, limit: int, after: str | None) -> tuple[Sequence[Run], str | None]:
     """Runs that ``where`` asks for, newest first, from behind the cursor ``after``."""
-    if where.tenant is not None:
-        check_name(where.tenant, what="tenant")
     before = number_of(after)
     found: list[Run] = []
     cursor = None
@@ -65,7 +63,7 @@ def page(data: MemoryData, where: RunFilter, *, limit: int, after: str | None) -
         if before is not None and row.number >= before:
             continue
         run = run_of(data, key)
-        if not matches(run, where):
+        if not where.covers(run):
             continue
         if len(found) == limit:
             return found, cursor
@@ -82,15 +80,6 @@ def events_of(data: MemoryData, key: RunKey, *, after: int, limit: int) -> Seque
         Event(id=number, at=row.at, kind=row.kind, fence=row.fence, data=json.loads(row.data))
         for number, row in enumerate(rows, first + 1)
     ]
-
-
-def matches(run: Run, where: RunFilter) -> bool:
-    """Whether the run is one that ``where`` asks for."""
-    return (
-        where.tenant in {None, run.tenant}
-        and where.status in {None, run.status}
-        and where.attention in {None, run.attention is not None}
-    )
 
 
 def number_of(after: str | None) -> int | None:

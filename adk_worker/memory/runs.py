@@ -8,6 +8,7 @@ from adk_worker import claim_transitions, events, lease_transitions, submission,
 from adk_worker.actors import Actor
 from adk_worker.errors import ClaimOwnerError, ConfigurationError, RunExistsError
 from adk_worker.events import Event, NewEvent
+from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Claim, Intent, check_claim
 from adk_worker.lease import RunLease, check_holder, check_ttl
 from adk_worker.lease_transitions import Holding, StoreTime
@@ -17,7 +18,7 @@ from adk_worker.messages import canonical_json
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
-from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, RunFilter, Submitted, Sweep, Taken
+from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, Submitted, Sweep, Taken
 from adk_worker.transitions import Attention, FleetPolicy, Phase, Reason
 
 

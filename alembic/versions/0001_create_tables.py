@@ -65,6 +65,7 @@ def upgrade() -> None:
     )
     op.create_index("adk_runs_by_number", "adk_runs", ["number"])
     op.create_index("adk_runs_by_tenant", "adk_runs", ["tenant", "number"])
+    op.create_index("adk_runs_by_run_id", "adk_runs", ["run_id", "number"])
     op.create_index("adk_runs_by_phase", "adk_runs", ["phase", "number"])
     op.create_index("adk_runs_by_tenant_and_phase", "adk_runs", ["tenant", "phase", "number"])
     needs_attention = sa.text("attention IS NOT NULL")

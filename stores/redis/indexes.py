@@ -15,6 +15,7 @@ def index(tx: Transaction, run: RunKey, *, before: State | None, after: State, n
     if before is None:
         tx.add("ZADD", keys.runs, place, name)
         tx.add("ZADD", keys.tenant(run[0]), place, name)
+        tx.add("ZADD", keys.named(run[1]), place, name)
     stood, stands = None if before is None else _status(before), _status(after)
     if stood is not stands:
         tx.add("ZADD", keys.status(stands), place, name)
@@ -36,7 +37,7 @@ def index(tx: Transaction, run: RunKey, *, before: State | None, after: State, n
 def unindex(tx: Transaction, run: RunKey, state: State) -> None:
     """Take a run that is over away from wherever it can be found."""
     keys = tx.keys
-    for key in (keys.runs, keys.tenant(run[0]), keys.status(_status(state)), keys.attention):
+    for key in (keys.runs, keys.tenant(run[0]), keys.named(run[1]), keys.status(_status(state)), keys.attention):
         tx.remove("ZREM", key, member(run))
 
 

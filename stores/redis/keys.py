@@ -72,6 +72,10 @@ class Keys:
         """Sorted set: a tenant's runs, by number."""
         return f"{self._tag}:tenant:{_joined([tenant])}"
 
+    def named(self, run_id: str) -> str:
+        """Sorted set: the bucket's runs of this id, by number: how one is found whose tenant is not known."""
+        return f"{self._tag}:named:{_joined([run_id])}"
+
     def status(self, status: RunStatus) -> str:
         """Sorted set: the runs in a status, by number."""
         return f"{self._tag}:status:{status}"

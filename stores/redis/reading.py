@@ -10,9 +10,10 @@ from functools import partial
 from typing import Final
 
 from adk_worker.events import Event
+from adk_worker.filters import RunFilter
 from adk_worker.memory.data import RunKey
-from adk_worker.memory.reading import matches, run_of
-from adk_worker.runs import Run, RunFilter, RunStatus
+from adk_worker.memory.reading import run_of
+from adk_worker.runs import Run, RunStatus
 from stores.redis import rows
 from stores.redis.data import RunData
 from stores.redis.keys import BUCKETS, Keys, bucket_of_run
@@ -51,13 +52,15 @@ def page(process: Process, where: RunFilter, *, limit: int, before: int | None) 
     # One more than asked for tells whether there is a next page.
     while len(found) <= limit and (some := list(itertools.islice(numbered, limit + 1 - len(found)))):
         read = _read(process, [run for _, run in some])
-        found += [(number, read[run]) for number, run in some if run in read and matches(read[run], where)]
+        found += [(number, read[run]) for number, run in some if run in read and where.covers(read[run])]
     shown = found[:limit]
     return [run for _, run in shown], str(shown[-1][0]) if shown and len(found) > limit else None
 
 
 def _index(keys: Keys, where: RunFilter) -> str:
     """The index that has the fewest runs beside those that are asked for."""
+    if where.run_id is not None:
+        return keys.named(where.run_id)
     if where.attention:
         return keys.attention
     if where.status is not None and (where.tenant is None or where.status not in _MANY):

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from adk_worker.actors import Actor
 from adk_worker.errors import ConfigurationError, StoreUnavailableError
 from adk_worker.events import Event, NewEvent
+from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.lease import RunLease, check_ttl
 from adk_worker.memory import MemoryRunStore
@@ -18,7 +19,7 @@ from adk_worker.memory.reading import number_of
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
-from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, RunFilter, Submitted, Sweep, Taken
+from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, Submitted, Sweep, Taken
 from adk_worker.transitions import Attention, FleetPolicy, Reason
 from stores.redis import pruning, reading, sweeping
 from stores.redis.data import RunData
@@ -185,8 +186,6 @@ class RedisRunStore:
         return await self._on(check_run(tenant, run_id), lambda runs: runs.payload(run_id, tenant=tenant))
 
     async def list(self, where: RunFilter, *, limit: int, after: str | None = None) -> tuple[Sequence[Run], str | None]:
-        if where.tenant is not None:
-            check_name(where.tenant, what="tenant")
         before = number_of(after)
         return await self._server.run(lambda process: reading.page(process, where, limit=limit, before=before))
 

@@ -9,8 +9,9 @@ from sqlalchemy import ColumnElement, Connection, bindparam, select
 
 from adk_worker.errors import InvalidNameError
 from adk_worker.events import Event
+from adk_worker.filters import RunFilter
 from adk_worker.lease_transitions import Holding
-from adk_worker.runs import Run, RunFilter, RunStatus
+from adk_worker.runs import Run, RunStatus
 from adk_worker.transitions import Phase
 from stores.sql.locks import LEASE_COLUMNS, RUN_AND_LEASE
 from stores.sql.rows import HIGHEST, event_of, run_of
@@ -83,10 +84,28 @@ def _conditions(where: RunFilter) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = []
     if where.tenant is not None:
         conditions.append(runs.c.tenant == where.tenant)
-    if where.attention is not None:
-        conditions.append(ATTENTION if where.attention else ~ATTENTION)
+    if where.run_id is not None:
+        conditions.append(runs.c.run_id == where.run_id)
+    if where.needs_attention is not None:
+        # Said also where one kind is asked for: it is what the index says.
+        conditions.append(ATTENTION if where.needs_attention else ~ATTENTION)
+    if where.kind is not None:
+        conditions.append(runs.c.attention == where.kind.value)
+    if where.agent is not None:
+        conditions.append(runs.c.agent == where.agent)
+    conditions += _in_time(runs.c.created_at, where.created_since, where.created_until)
+    conditions += _in_time(runs.c.updated_at, where.updated_since, where.updated_until)
     if where.status is not None:
         conditions += _of_status(where.status)
+    return conditions
+
+
+def _in_time(column: ColumnElement[float], since: float | None, until: float | None) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if since is not None:
+        conditions.append(column >= since)
+    if until is not None:
+        conditions.append(column < until)
     return conditions
 
 

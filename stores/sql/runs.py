@@ -12,12 +12,13 @@ from adk_worker import submission
 from adk_worker.actors import Actor
 from adk_worker.errors import ConfigurationError
 from adk_worker.events import Event, NewEvent
+from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Claim, Intent, check_claim
 from adk_worker.lease import RunLease, check_holder, check_ttl
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
-from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, RunFilter, Submitted, Sweep, Taken
+from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, Submitted, Sweep, Taken
 from adk_worker.transitions import Attention, FleetPolicy, Reason
 from stores.sql import advancing, checkpoints, claim_rows, pruning, reading, renewing, requests, resting, sweeping
 from stores.sql.database import Database
@@ -160,8 +161,6 @@ class SqlRunStore:
         return await self._database.read(lambda tx: checkpoints.payload_of(tx, tenant, run_id))
 
     async def list(self, where: RunFilter, *, limit: int, after: str | None = None) -> tuple[Sequence[Run], str | None]:
-        if where.tenant is not None:
-            check_name(where.tenant, what="tenant")
         before = reading.cursor(after)
         return await self._database.read(lambda tx: reading.page(tx, where, limit=limit, before=before))
 

@@ -124,6 +124,8 @@ runs: Final = Table(
 )
 Index("adk_runs_by_number", runs.c.number)
 Index("adk_runs_by_tenant", runs.c.tenant, runs.c.number)
+# For who knows a run's id and not its tenant.
+Index("adk_runs_by_run_id", runs.c.run_id, runs.c.number)
 # For lists by status. A run's phase stays `live` from boundary to boundary.
 Index("adk_runs_by_phase", runs.c.phase, runs.c.number)
 Index("adk_runs_by_tenant_and_phase", runs.c.tenant, runs.c.phase, runs.c.number)

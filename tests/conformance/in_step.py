@@ -21,10 +21,11 @@ from adk_worker.checkpoint import Checkpoint
 from adk_worker.conformance.runs.driver import BOOKED, HASTY, PATIENT, REFUSED, Driver
 from adk_worker.conformance.waiting import LONG, SOON
 from adk_worker.errors import AdkError, HistoryUnavailableError, StaleFenceError
+from adk_worker.filters import RunFilter
 from adk_worker.lease_transitions import Holding
 from adk_worker.memory import memory_stores
 from adk_worker.messages import Message
-from adk_worker.runs import RunFilter, RunStatus
+from adk_worker.runs import RunStatus
 from adk_worker.transitions import Attention, Reason, Then
 
 RUNS = (("acme", "run"), ("acme", "other"), ("elsewhere", "run"))
@@ -438,7 +439,10 @@ class InStep(RuleBasedStateMachine):
         tenant, run_id = self._at
         self._drive(lambda driver: driver.picture())
         self._do(lambda stores: stores.checkpoints.latest(run_id, tenant=tenant))
-        self._do(lambda stores: stores.runs.list(RunFilter(tenant=tenant), limit=10))
+        run = self._run()
+        alone = RunFilter(run_id=run_id, agent=run and run.agent, attention=run and (run.attention or False))
+        for where in (RunFilter(tenant=tenant), alone):
+            self._do(lambda stores, where=where: stores.runs.list(where, limit=10))
         for handle in self._handles[self._at][-2:]:
             self._do(lambda stores, handle=handle: stores.history.fetch(handle, tenant=tenant))
 

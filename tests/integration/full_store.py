@@ -8,11 +8,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, event, text
 
+from adk_worker.filters import RunFilter
 from adk_worker.history import Handle
 from adk_worker.lease import RunLease
 from adk_worker.pruning import Prune
-from adk_worker.runs import RunFilter, RunStatus
-from adk_worker.transitions import FleetPolicy
+from adk_worker.runs import RunStatus
+from adk_worker.transitions import Attention, FleetPolicy
 from stores.sql import claim_rows, history, locks, pruning, reading, renewing, sweeping
 from stores.sql.schema import leases, runs
 
@@ -123,6 +124,17 @@ def queries(size: Size) -> Mapping[str, tuple[Callable[[Connection], Any], int]]
             2 * size.live,
         ),
         "list a tenant's parked runs": (page(tenant=tenant, status=RunStatus.PARKED), 22),
+        "find a run without its tenant": (page(run_id=run), 2),
+        "list one attention": (page(attention=Attention.OVER_BUDGET), 22),
+        # None has it, and those that have another are looked through; as for an agent and for times.
+        "list another attention": (page(attention=Attention.POISONED), size.finished // 101),
+        "list an agent's parked runs": (page(status=RunStatus.PARKED, agent="booking"), 22),
+        "list another agent's parked runs": (page(status=RunStatus.PARKED, agent="refunds"), size.finished // 101),
+        "list runs parked since": (page(status=RunStatus.PARKED, updated_since=2.0), size.finished // 101),
+        "list a tenant's runs parked until": (
+            page(tenant=tenant, status=RunStatus.PARKED, updated_until=1.0),
+            size.finished // 101,
+        ),
         "list a tenant's failed runs": (page(tenant=tenant, status=RunStatus.FAILED), 0),
         "a run's events": (lambda tx: reading.events_of(tx, tenant, run, after=0, limit=10), 1),
         "a run's claims": (lambda tx: claim_rows.of_run(tx, tenant, run), 1),

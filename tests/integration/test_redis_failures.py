@@ -23,9 +23,10 @@ from adk_worker.errors import (
     StaleFenceError,
     StoreUnavailableError,
 )
+from adk_worker.filters import RunFilter
 from adk_worker.idempotency import ClaimState
 from adk_worker.memory import MemoryRunStore
-from adk_worker.runs import RunFilter, RunStatus
+from adk_worker.runs import RunStatus
 from adk_worker.transitions import Then, Verdict
 from stores.redis import open_redis
 from stores.redis.data import RunData

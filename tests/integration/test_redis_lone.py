@@ -9,10 +9,10 @@ import structlog
 from adk_worker.checkpoint import Checkpoint, CheckpointPolicy, encode_checkpoint
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.errors import CheckpointTooLargeError, ConfigurationError, ValueTooLargeError
+from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Intent
 from adk_worker.lease_transitions import MAX_EPOCH
 from adk_worker.messages import Message
-from adk_worker.runs import RunFilter
 from stores.redis import (
     RedisCheckpointStore,
     RedisHistoryStore,

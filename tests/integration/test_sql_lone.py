@@ -10,10 +10,10 @@ from sqlalchemy import create_engine, event, literal, select
 
 from adk_worker.checkpoint import Checkpoint
 from adk_worker.errors import ConfigurationError, HistoryUnavailableError
+from adk_worker.filters import RunFilter
 from adk_worker.history import Handle
 from adk_worker.lease_transitions import MAX_EPOCH
 from adk_worker.messages import Message
-from adk_worker.runs import RunFilter
 from stores.sql import (
     PostgresCheckpointStore,
     PostgresHistoryStore,

@@ -7,9 +7,10 @@ import pytest
 from adk_worker.conformance.runs.driver import ANN, BOOKED, Driver, left_in_flight
 from adk_worker.conformance.waiting import LONG
 from adk_worker.errors import ClaimOwnerError, StaleFenceError
+from adk_worker.filters import RunFilter
 from adk_worker.lease import RunLease
 from adk_worker.pruning import Prune, Pruned
-from adk_worker.runs import RunFilter, RunStatus, Stores
+from adk_worker.runs import RunStatus, Stores
 from adk_worker.transitions import Then
 
 OVER = Prune(older_than=0.0)

@@ -9,11 +9,13 @@ import pytest
 
 from adk_worker.conformance.names import HOSTILE_RUNS, REFUSED_NAMES
 from adk_worker.conformance.runs.driver import PATIENT, TENANT, Driver
-from adk_worker.conformance.waiting import LONG
+from adk_worker.conformance.waiting import LONG, until
 from adk_worker.errors import InvalidNameError
 from adk_worker.events import Event, NewEvent
+from adk_worker.filters import RunFilter
 from adk_worker.lease import RunLease
-from adk_worker.runs import NewRun, Run, RunFilter, RunStatus, Stores
+from adk_worker.pruning import Prune
+from adk_worker.runs import NewRun, Run, RunStatus, Stores
 from adk_worker.transitions import Attention, Reason, Then
 
 
@@ -157,6 +159,90 @@ class ReadingConformance:
         assert await listed(tenant=TENANT, attention=True, status=RunStatus.PARKED) == [(TENANT, "odd")]
         assert len(await listed()) == 6
 
+    async def test_runs_are_listed_by_agent_and_by_one_attention(self, stores: Stores) -> None:
+        """P2: what one cause has stopped is found apart from the rest, page by page."""
+        for number, (agent, attention) in enumerate(
+            [
+                ("booking", Attention.OVER_BUDGET),
+                ("refunds", Attention.OVER_BUDGET),
+                ("booking", Attention.KEY_REUSED),
+                ("booking", None),
+                ("booking", Attention.OVER_BUDGET),
+            ]
+        ):
+            driver = Driver(stores, run_id=f"run-{number}")
+            await driver.submit(agent=agent)
+            if attention is not None:
+                await driver.runs.park(await driver.worker(), attention=attention, detail="somebody has to look")
+
+        async def listed(**where: Any) -> list[str]:
+            page, cursor = await stores.runs.list(RunFilter(**where), limit=1)
+            names = [run.run_id for run in page]
+            while cursor is not None:
+                page, cursor = await stores.runs.list(RunFilter(**where), limit=1, after=cursor)
+                names += [run.run_id for run in page]
+            return names
+
+        assert await listed(agent="booking") == ["run-4", "run-3", "run-2", "run-0"]
+        assert await listed(attention=Attention.OVER_BUDGET) == ["run-4", "run-1", "run-0"]
+        assert await listed(attention=Attention.OVER_BUDGET, agent="booking") == ["run-4", "run-0"]
+        assert await listed(attention=Attention.KEY_REUSED, status=RunStatus.PARKED, tenant=TENANT) == ["run-2"]
+        assert await listed(attention=Attention.POISONED) == []
+        assert await listed(agent="book") == []
+
+    async def test_runs_are_listed_by_when_they_were_submitted_and_written(self, stores: Stores) -> None:
+        """P2, L1: by the store's clock, from one moment on and before another, so that no run is in two such lists."""
+        early, late = Driver(stores, run_id="early"), Driver(stores, run_id="late")
+        await early.submit()
+        await self._tick(stores)
+        await late.submit()
+        await self._tick(stores)
+        await early.cancel()
+        first, second = await early.run(), await late.run()
+        assert first.created_at < second.created_at <= second.updated_at < first.updated_at
+
+        async def listed(**where: Any) -> list[str]:
+            page, _ = await stores.runs.list(RunFilter(tenant=TENANT, **where), limit=10)
+            return [run.run_id for run in page]
+
+        assert await listed(created_since=second.created_at) == ["late"]
+        assert await listed(created_until=second.created_at) == ["early"]
+        assert await listed(created_since=first.created_at, created_until=second.created_at) == ["early"]
+        assert await listed(updated_since=first.updated_at) == ["early"]
+        assert await listed(updated_until=first.updated_at) == ["late"]
+        assert await listed(updated_since=first.updated_at, status=RunStatus.QUEUED) == []
+
+    async def test_a_run_is_found_without_its_tenant(self, stores: Stores) -> None:
+        """T1: whichever tenants have one of that id, newest first, and none of a name that only looks like it."""
+        for tenant, run_id in HOSTILE_RUNS:
+            await Driver(stores, tenant=tenant, run_id=run_id).submit()
+        for tenant in ("one", "two", "three"):
+            await Driver(stores, tenant=tenant, run_id="wanted").submit()
+        await Driver(stores, tenant="two", run_id="wanted").cancel()
+
+        page, cursor = await stores.runs.list(RunFilter(run_id="wanted"), limit=2)
+        rest, end = await stores.runs.list(RunFilter(run_id="wanted"), limit=2, after=cursor)
+
+        assert [run.tenant for run in (*page, *rest)] == ["three", "two", "one"]
+        assert end is None
+        only, _ = await stores.runs.list(RunFilter(run_id="wanted", status=RunStatus.CANCELLED), limit=2)
+        assert [run.tenant for run in only] == ["two"]
+        for _, run_id in HOSTILE_RUNS:
+            found, _ = await stores.runs.list(RunFilter(run_id=run_id), limit=100)
+            assert {run.run_id for run in found} == {run_id}
+
+    async def test_a_run_that_was_removed_is_not_found(self, stores: Stores) -> None:
+        """C5: its id leads nowhere any more."""
+        gone, stays = Driver(stores, tenant="one", run_id="wanted"), Driver(stores, tenant="two", run_id="wanted")
+        for driver in (gone, stays):
+            await driver.submit()
+        await gone.cancel()
+
+        await stores.runs.prune(Prune(older_than=0.0), limit=10)
+
+        found, _ = await stores.runs.list(RunFilter(run_id="wanted"), limit=10)
+        assert [run.tenant for run in found] == ["two"]
+
     @pytest.mark.parametrize("cursor", ["", "odd", "-1", "1.5", "\u0661", "'", "\x00"], ids=repr)
     async def test_what_is_no_cursor_is_refused(self, stores: Stores, cursor: str) -> None:
         """T1: it comes back from people's browsers."""
@@ -213,8 +299,20 @@ class ReadingConformance:
         if name is not None:
             with pytest.raises(InvalidNameError):
                 await runs.list(RunFilter(tenant=name), limit=10)
+            with pytest.raises(InvalidNameError):
+                await runs.list(RunFilter(run_id=name), limit=10)
         with pytest.raises(InvalidNameError):
             await runs.held_on(name, within=LONG)
+
+    @staticmethod
+    async def _tick(stores: Stores) -> None:
+        """Wait until the store's clock shows another time."""
+        began = (await stores.runs.sweep()).now
+
+        async def later() -> bool:
+            return (await stores.runs.sweep()).now > began
+
+        await until(later, what="the store's clock to move")
 
     @staticmethod
     async def _cancelled(driver: Driver, lease: RunLease) -> None:

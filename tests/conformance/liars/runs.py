@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from adk_worker.conformance import RunStoreConformance
 from adk_worker.errors import RunLeaseError
+from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Claim, ClaimState, Intent
 from adk_worker.lease_transitions import Holding, LeaseState
 from adk_worker.memory import (
@@ -468,6 +469,24 @@ class Leaking(MemoryRunStore):
         return await super().list(replace(where, tenant=None), limit=limit, after=after)
 
 
+class Unsorting(MemoryRunStore):
+    """Lists every agent's runs, and those with any attention, at any time (P2)."""
+
+    async def list(self, where, *, limit, after=None):
+        coarse = RunFilter(where.tenant, where.status, where.needs_attention, where.run_id)
+        return await super().list(coarse, limit=limit, after=after)
+
+
+class Finding(MemoryRunStore):
+    """Finds runs whose ids begin with the one that is asked for (T1)."""
+
+    async def list(self, where, *, limit, after=None):
+        if where.run_id is None:
+            return await super().list(where, limit=limit, after=after)
+        page, cursor = await super().list(replace(where, run_id=None), limit=limit, after=after)
+        return [run for run in page if run.run_id.startswith(where.run_id)], cursor
+
+
 class Grabbing(MemoryRunStore):
     """Takes the lease to look at a run (L2)."""
 
@@ -578,6 +597,9 @@ LIES = (
     _lie("test_no_name_reaches_anothers_run", runs=Joining),
     _lie("test_a_resting_run_that_somebody_holds_is_not_queued_again", runs=Requeueing),
     _lie("test_runs_are_listed_by_tenant_and_by_attention", runs=Leaking),
+    _lie("test_runs_are_listed_by_agent_and_by_one_attention", runs=Unsorting),
+    _lie("test_runs_are_listed_by_when_they_were_submitted_and_written", runs=Unsorting),
+    _lie("test_a_run_is_found_without_its_tenant", runs=Finding),
     _lie("test_looking_changes_nothing", runs=Grabbing),
     _lie("test_the_same_request_finds_the_run", runs=Orphaning),
     _lie("test_its_fences_are_never_given_again", runs=Resetting),

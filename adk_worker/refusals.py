@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from adk_worker.errors import AdkError, FrontierLostError, RunLeaseError, RunStateError
 from adk_worker.runs import Run, RunStatus
+
+_LIVE: Final = frozenset({RunStatus.QUEUED, RunStatus.RUNNING})
 
 
 def requeue_refused(run: Run, *, stored: int) -> AdkError:
@@ -26,6 +30,25 @@ def requeue_refused(run: Run, *, stored: int) -> AdkError:
 def cancel_refused(run: Run) -> AdkError:
     """Why ``run`` is not cancelled."""
     return _state(run, "a run that has ended stays as it is")
+
+
+def unless_changed(run: Run, seen: Run | None) -> None:
+    """Let pass what somebody has decided about ``seen``, unless ``run``, as it stands now, is no such run any more.
+
+    One that was live has to be live still: it moves by itself from boundary to boundary. One that rested has to rest
+    as it did, under the same fence, which rises with whatever queues it again.
+
+    :raises RunStateError: it has moved.
+    """
+    if seen is None:
+        return
+    if seen.status in _LIVE:
+        same = run.status in _LIVE
+    else:
+        same = (run.status, run.fence, run.attention) == (seen.status, seen.fence, seen.attention)
+    if not same:
+        was = f"{seen.status.value} ({seen.attention.value})" if seen.attention else seen.status.value
+        raise _state(run, f"it was {was} under fence {seen.fence} when it was chosen, and has moved since: look again")
 
 
 def _state(run: Run, wanted: str) -> RunStateError:

@@ -311,21 +311,26 @@ class RunStore(Protocol):
         """Note a sweep's beginning, and return when the last one was."""
         ...
 
-    async def requeue(self, run_id: str, *, tenant: str, by: Actor, policy: FleetPolicy) -> Submitted:
+    async def requeue(
+        self, run_id: str, *, tenant: str, by: Actor, policy: FleetPolicy, seen: Run | None = None
+    ) -> Submitted:
         """Queue a parked or failed run again under a new ticket, or at once one that backs off in the queue.
 
+        With ``seen``, only as long as it is as somebody has seen it (:func:`adk_worker.refusals.unless_changed`).
+
         :raises RunNotFoundError: there is none.
-        :raises RunStateError: it neither rests nor backs off, or waits for something that a requeue does not answer.
+        :raises RunStateError: it neither rests nor backs off, waits for something that a requeue does not answer, or
+            has moved since it was seen.
         :raises RunLeaseError: somebody holds its lease (L5).
         :raises FrontierLostError: its stored frontier is behind what ran (C3).
         """
         ...
 
-    async def cancel(self, run_id: str, *, tenant: str, by: Actor) -> Run:
-        """Ask for the run's end and return it as it stands then (P2).
+    async def cancel(self, run_id: str, *, tenant: str, by: Actor, seen: Run | None = None) -> Run:
+        """Ask for the run's end and return it as it stands then (P2). ``seen`` is as for :meth:`requeue`.
 
         :raises RunNotFoundError: there is none.
-        :raises RunStateError: it has completed or failed.
+        :raises RunStateError: it has completed or failed, or has moved since it was seen.
         """
         ...
 

@@ -84,10 +84,12 @@ def give_back(
     return answer if reason is Reason.DRAIN else Committed(answer.verdict)
 
 
-def requeue(data: MemoryData, key: RunKey, *, by: Actor, policy: FleetPolicy) -> Submitted:
+def requeue(data: MemoryData, key: RunKey, *, by: Actor, policy: FleetPolicy, seen: Run | None = None) -> Submitted:
     """See :meth:`adk_worker.runs.RunStore.requeue`."""
     at = data.at()
-    moved = transitions.requeue(_state(data, key), at=at, policy=policy)
+    state = _state(data, key)
+    refusals.unless_changed(reading.run_of(data, key), seen)
+    moved = transitions.requeue(state, at=at, policy=policy)
     if moved.verdict is not Verdict.DONE:
         stored = data.checkpoints.get(key)
         raise refusals.requeue_refused(reading.run_of(data, key), stored=stored.sequence if stored else 0)
@@ -95,10 +97,11 @@ def requeue(data: MemoryData, key: RunKey, *, by: Actor, policy: FleetPolicy) ->
     return Submitted(reading.run_of(data, key), moved.state.lease.fence)
 
 
-def cancel(data: MemoryData, key: RunKey, *, by: Actor) -> Run:
+def cancel(data: MemoryData, key: RunKey, *, by: Actor, seen: Run | None = None) -> Run:
     """See :meth:`adk_worker.runs.RunStore.cancel`."""
     at = data.at()
     state = _state(data, key)
+    refusals.unless_changed(reading.run_of(data, key), seen)
     moved: Moved = transitions.cancel(state)
     told = () if state.cancel_requested else (events.cancel_requested(by),)
     match moved.verdict:

@@ -157,15 +157,17 @@ class MemoryRunStore:
             self._data.last_sweep = now
             return Sweep(now, last)
 
-    async def requeue(self, run_id: str, *, tenant: str, by: Actor, policy: FleetPolicy) -> Submitted:
+    async def requeue(
+        self, run_id: str, *, tenant: str, by: Actor, policy: FleetPolicy, seen: Run | None = None
+    ) -> Submitted:
         key = check_run(tenant, run_id)
         with self._data.lock:
-            return resting.requeue(self._data, key, by=by, policy=policy)
+            return resting.requeue(self._data, key, by=by, policy=policy, seen=seen)
 
-    async def cancel(self, run_id: str, *, tenant: str, by: Actor) -> Run:
+    async def cancel(self, run_id: str, *, tenant: str, by: Actor, seen: Run | None = None) -> Run:
         key = check_run(tenant, run_id)
         with self._data.lock:
-            return resting.cancel(self._data, key, by=by)
+            return resting.cancel(self._data, key, by=by, seen=seen)
 
     async def get(self, run_id: str, *, tenant: str) -> Run | None:
         key = check_run(tenant, run_id)

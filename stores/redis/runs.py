@@ -171,13 +171,17 @@ class RedisRunStore:
     async def sweep(self) -> Sweep:
         return await self._server.run(sweeping.sweep)
 
-    async def requeue(self, run_id: str, *, tenant: str, by: Actor, policy: FleetPolicy) -> Submitted:
+    async def requeue(
+        self, run_id: str, *, tenant: str, by: Actor, policy: FleetPolicy, seen: Run | None = None
+    ) -> Submitted:
         return await self._read_whole(
-            check_run(tenant, run_id), lambda runs: runs.requeue(run_id, tenant=tenant, by=by, policy=policy)
+            check_run(tenant, run_id), lambda runs: runs.requeue(run_id, tenant=tenant, by=by, policy=policy, seen=seen)
         )
 
-    async def cancel(self, run_id: str, *, tenant: str, by: Actor) -> Run:
-        return await self._read_whole(check_run(tenant, run_id), lambda runs: runs.cancel(run_id, tenant=tenant, by=by))
+    async def cancel(self, run_id: str, *, tenant: str, by: Actor, seen: Run | None = None) -> Run:
+        return await self._read_whole(
+            check_run(tenant, run_id), lambda runs: runs.cancel(run_id, tenant=tenant, by=by, seen=seen)
+        )
 
     async def get(self, run_id: str, *, tenant: str) -> Run | None:
         return await self._read_whole(check_run(tenant, run_id), lambda runs: runs.get(run_id, tenant=tenant))

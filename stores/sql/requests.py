@@ -75,9 +75,12 @@ def _create(tx: Connection, new: NewRun, state: State, at: StoreTime) -> Run:
     return run.view()
 
 
-def requeue(tx: Connection, tenant: str, run_id: str, *, by: Actor, policy: FleetPolicy) -> Submitted:
+def requeue(
+    tx: Connection, tenant: str, run_id: str, *, by: Actor, policy: FleetPolicy, seen: Run | None = None
+) -> Submitted:
     """See :meth:`adk_worker.runs.RunStore.requeue`."""
     run = _existing(tx, tenant, run_id)
+    refusals.unless_changed(run.view(), seen)
     moved = transitions.requeue(run.state, at=run.at, policy=policy)
     if moved.verdict is not Verdict.DONE:
         frontier = tx.execute(_FRONTIER, {"for_tenant": tenant, "for_run": run_id}).one_or_none()
@@ -86,9 +89,10 @@ def requeue(tx: Connection, tenant: str, run_id: str, *, by: Actor, policy: Flee
     return Submitted(run.view(moved.state, detail=None, updated_at=run.at.now), moved.state.lease.fence)
 
 
-def cancel(tx: Connection, tenant: str, run_id: str, *, by: Actor) -> Run:
+def cancel(tx: Connection, tenant: str, run_id: str, *, by: Actor, seen: Run | None = None) -> Run:
     """See :meth:`adk_worker.runs.RunStore.cancel`."""
     run = _existing(tx, tenant, run_id)
+    refusals.unless_changed(run.view(), seen)
     moved = transitions.cancel(run.state)
     told = () if run.state.cancel_requested else (events.cancel_requested(by),)
     changed: dict[str, Any] = {"updated_at": run.at.now}

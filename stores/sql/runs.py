@@ -144,13 +144,17 @@ class SqlRunStore:
     async def sweep(self) -> Sweep:
         return await self._database.write(sweeping.sweep)
 
-    async def requeue(self, run_id: str, *, tenant: str, by: Actor, policy: FleetPolicy) -> Submitted:
+    async def requeue(
+        self, run_id: str, *, tenant: str, by: Actor, policy: FleetPolicy, seen: Run | None = None
+    ) -> Submitted:
         check_run(tenant, run_id)
-        return await self._database.write(lambda tx: requests.requeue(tx, tenant, run_id, by=by, policy=policy))
+        return await self._database.write(
+            lambda tx: requests.requeue(tx, tenant, run_id, by=by, policy=policy, seen=seen)
+        )
 
-    async def cancel(self, run_id: str, *, tenant: str, by: Actor) -> Run:
+    async def cancel(self, run_id: str, *, tenant: str, by: Actor, seen: Run | None = None) -> Run:
         check_run(tenant, run_id)
-        return await self._database.write(lambda tx: requests.cancel(tx, tenant, run_id, by=by))
+        return await self._database.write(lambda tx: requests.cancel(tx, tenant, run_id, by=by, seen=seen))
 
     async def get(self, run_id: str, *, tenant: str) -> Run | None:
         check_run(tenant, run_id)

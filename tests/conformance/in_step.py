@@ -92,6 +92,7 @@ class InStep(RuleBasedStateMachine):
         self._claims = {run: [] for run in RUNS}
         self._handles = {run: [] for run in RUNS}
         self._tickets = {run: [0] for run in RUNS}
+        self._seen = {}
         self._holders = 0
         self._at = RUNS[0]
 
@@ -391,16 +392,23 @@ class InStep(RuleBasedStateMachine):
 
     # --- people -----------------------------------------------------------------------------------------------
 
-    @action(hasty=st.booleans())
-    def requeue(self, hasty):
-        """A person has the run go on."""
-        self._drive(lambda driver: driver.requeue(), hasty=hasty)
+    @action(hasty=st.booleans(), chosen=st.booleans())
+    def requeue(self, hasty, chosen):
+        """A person has the run go on, perhaps as they saw it in a list some time ago."""
+        seen = self._seen.get(self._at) if chosen else None
+        self._drive(lambda driver: driver.requeue(seen=seen), hasty=hasty)
         self._keep_ticket()
 
+    @action(chosen=st.booleans())
+    def cancel(self, chosen):
+        """A person asks for the run's end, perhaps as they saw it in a list some time ago."""
+        seen = self._seen.get(self._at) if chosen else None
+        self._drive(lambda driver: driver.cancel(seen=seen))
+
     @action()
-    def cancel(self):
-        """A person asks for the run's end."""
-        self._drive(lambda driver: driver.cancel())
+    def look(self):
+        """A person lists the runs, to act on them later."""
+        self._seen[self._at] = self._run()
 
     @action(sequence=st.integers(1, 3), back=st.none() | _RECENT, forget=st.booleans())
     def write_alone(self, sequence, back, forget):

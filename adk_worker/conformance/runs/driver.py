@@ -150,13 +150,13 @@ class Driver:
         assert len(mine) <= 1
         return mine[0] if mine else None
 
-    async def requeue(self) -> Submitted:
+    async def requeue(self, *, seen: Run | None = None) -> Submitted:
         """Queue the run again, as a person would."""
-        return await self.runs.requeue(self.run_id, tenant=self.tenant, by=ANN, policy=self.policy)
+        return await self.runs.requeue(self.run_id, tenant=self.tenant, by=ANN, policy=self.policy, seen=seen)
 
-    async def cancel(self) -> Run:
+    async def cancel(self, *, seen: Run | None = None) -> Run:
         """Ask for the run's end, as a person would."""
-        return await self.runs.cancel(self.run_id, tenant=self.tenant, by=ANN)
+        return await self.runs.cancel(self.run_id, tenant=self.tenant, by=ANN, seen=seen)
 
     # --- what is stored ---------------------------------------------------------------------------------------
 

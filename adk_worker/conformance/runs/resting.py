@@ -276,6 +276,44 @@ class RestingConformance:
         assert submitted.ticket is not None
         assert submitted.ticket > lease.fence
 
+    async def test_a_run_that_has_moved_since_it_was_seen_is_left_alone(self, stores: Stores) -> None:
+        """P2: whoever chose it from a list meant it as it was there; nothing is written."""
+        driver = Driver(stores)
+        await driver.park(await driver.worker())
+        seen = await driver.run()
+        await driver.requeue(seen=seen)
+        await driver.park(await driver.worker())
+        before = await driver.picture()
+        assert before.run is not None
+        assert (before.run.status, before.run.attention) == (seen.status, seen.attention)
+
+        for act in (driver.requeue, driver.cancel):
+            with pytest.raises(RunStateError) as refused:
+                await act(seen=seen)
+            assert (refused.value.tenant, refused.value.run_id) == (TENANT, "run")
+        assert await driver.picture() == before
+
+        await driver.requeue(seen=before.run)
+        await driver.park(await driver.worker())
+        assert (await driver.cancel(seen=await driver.run())).status is RunStatus.CANCELLED
+
+    async def test_a_live_run_that_has_gone_on_is_the_one_that_was_seen(self, stores: Stores) -> None:
+        """P2: it moves from boundary to boundary by itself; one that was parked meanwhile is another matter."""
+        going, parked = Driver(stores, run_id="going"), Driver(stores, run_id="parked")
+        for driver in (going, parked):
+            await driver.submit()
+        seen = {driver.run_id: await driver.run() for driver in (going, parked)}
+        await going.commit(await going.worker(), 1, Then.HAND_OVER)
+        await going.worker()
+        await parked.park(await parked.worker())
+
+        asked = await going.cancel(seen=seen["going"])
+        with pytest.raises(RunStateError):
+            await parked.cancel(seen=seen["parked"])
+
+        assert (asked.status, asked.cancel_requested) == (RunStatus.RUNNING, True)
+        assert (await parked.run()).status is RunStatus.PARKED
+
     async def test_what_is_not_there_is_not_queued_again(self, stores: Stores) -> None:
         """T1: another tenant's run is not there."""
         driver = Driver(stores)

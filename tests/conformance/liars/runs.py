@@ -431,12 +431,12 @@ def _deaf(method):
 class Losing(MemoryRunStore):
     """Notes a cancel, and leaves it to the next message, which a resting run never gets (P2)."""
 
-    async def cancel(self, run_id, *, tenant, by):
+    async def cancel(self, run_id, *, tenant, by, seen=None):
         stored = self._data.runs[tenant, run_id]
         if stored.state.phase in {Phase.PARKED, Phase.WAITING_APPROVAL}:
             self._data.runs[tenant, run_id] = replace(stored, state=replace(stored.state, cancel_requested=True))
             return await self.get(run_id, tenant=tenant)
-        return await super().cancel(run_id, tenant=tenant, by=by)
+        return await super().cancel(run_id, tenant=tenant, by=by, seen=seen)
 
 
 # --- names, submits, and reading --------------------------------------------------------------------------------------
@@ -455,11 +455,21 @@ class Joining(MemoryRunStore):
 class Requeueing(MemoryRunStore):
     """Queues a run again though somebody holds its lease (L5)."""
 
-    async def requeue(self, run_id, *, tenant, by, policy):
+    async def requeue(self, run_id, *, tenant, by, policy, seen=None):
         lease = self._data.lease((tenant, run_id))
         if self._data.runs[tenant, run_id].state.phase is Phase.PARKED:
             self._data.leases[tenant, run_id] = replace(lease, holding=Holding.FREE, holder=None)
+        return await super().requeue(run_id, tenant=tenant, by=by, policy=policy, seen=seen)
+
+
+class Unseeing(MemoryRunStore):
+    """Acts on whatever stands now, and not on what somebody has seen (P2)."""
+
+    async def requeue(self, run_id, *, tenant, by, policy, seen=None):
         return await super().requeue(run_id, tenant=tenant, by=by, policy=policy)
+
+    async def cancel(self, run_id, *, tenant, by, seen=None):
+        return await super().cancel(run_id, tenant=tenant, by=by)
 
 
 class Leaking(MemoryRunStore):
@@ -597,6 +607,7 @@ LIES = (
     _lie("test_no_name_reaches_anothers_run", runs=Joining),
     _lie("test_a_resting_run_that_somebody_holds_is_not_queued_again", runs=Requeueing),
     _lie("test_runs_are_listed_by_tenant_and_by_attention", runs=Leaking),
+    _lie("test_a_run_that_has_moved_since_it_was_seen_is_left_alone", runs=Unseeing),
     _lie("test_runs_are_listed_by_agent_and_by_one_attention", runs=Unsorting),
     _lie("test_runs_are_listed_by_when_they_were_submitted_and_written", runs=Unsorting),
     _lie("test_a_run_is_found_without_its_tenant", runs=Finding),

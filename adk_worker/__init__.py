@@ -2,92 +2,101 @@
 
 Everything that an application needs is here, flat. The fleet's stores are opened by URL (``ADK_STORE_URL``,
 ``stores.open_stores``); the Celery application is ``tasks.app``.
+
+A name's module is imported when the name is first asked for, so that a program pays for what it uses.
 """
 
 from __future__ import annotations
 
-from adk_worker.actors import Action, Actor, Verifier
-from adk_worker.agent import Agent
-from adk_worker.checkpoint import (
-    CHECKPOINT_FORMAT,
-    Checkpoint,
-    CheckpointBoundary,
-    Checkpointer,
-    CheckpointPolicy,
-    CheckpointStore,
-    OutstandingCall,
-    decode_checkpoint,
-    encode_checkpoint,
-)
-from adk_worker.client import Fleet
-from adk_worker.context import ToolContext, current_call
-from adk_worker.errors import (
-    AdkError,
-    AgentImportError,
-    CallError,
-    CallKeyReusedError,
-    CheckpointError,
-    CheckpointFormatError,
-    CheckpointTooLargeError,
-    ClaimOwnerError,
-    CommitUnknownError,
-    ConfigurationError,
-    FrontierLostError,
-    HistoryUnavailableError,
-    IndeterminateToolCallError,
-    InvalidNameError,
-    LeaseError,
-    LeaseLostError,
-    ModelError,
-    ModelUnavailableError,
-    NoCheckpointError,
-    NotAllowedError,
-    NotJSONError,
-    ResumeConflictError,
-    RevisionMismatchError,
-    RunExistsError,
-    RunLeaseError,
-    RunNotFoundError,
-    RunStateError,
-    SchemaVersionError,
-    StaleFenceError,
-    StoreUnavailableError,
-    ToolArgumentsError,
-    ToolError,
-    UnknownAgentError,
-    ValueTooLargeError,
-    WaitTimeoutError,
-)
-from adk_worker.events import Event, EventKind
-from adk_worker.filters import RunFilter
-from adk_worker.history import HistoryStore
-from adk_worker.idempotency import Claim, ClaimState, IdempotencyStore, Intent, ResumeClaims, call_digest, call_key
-from adk_worker.inspection import Inspection
-from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
-from adk_worker.leaseholder import Leaseholder
-from adk_worker.liveness import Holder, ProcessIdentity, known_dead
-from adk_worker.memory import (
-    MemoryCheckpointStore,
-    MemoryHistoryStore,
-    MemoryIdempotencyStore,
-    MemoryLeaseStore,
-    MemoryRunStore,
-    memory_stores,
-)
-from adk_worker.messages import BinaryPart, Message, OpaquePart, TextPart, ToolCallPart, ToolResultPart, Usage
-from adk_worker.model import ModelAnswer, ModelProvider, ModelRequest, ToolSpec
-from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
-from adk_worker.probe import Happened, NeverWill, NotYet, ProbeAnswer, Unknown
-from adk_worker.providers import ModelPolicy, ScriptedProvider
-from adk_worker.redaction import Redactor
-from adk_worker.registry import Registry
-from adk_worker.resume import PlannedCall, ResumePlan, ToolDisposition, plan_resume
-from adk_worker.resumer import Carried, Resumer
-from adk_worker.runner import AgentRunner, RunResult
-from adk_worker.runs import Dispatch, Run, RunStatus, RunStore, Stores
-from adk_worker.settings import Settings
-from adk_worker.tool import Tool, tool
-from adk_worker.transitions import Attention, FleetPolicy
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from adk_worker.exports import exported
+
+if TYPE_CHECKING:
+    from adk_worker.actors import Action, Actor, Verifier
+    from adk_worker.agent import Agent
+    from adk_worker.checkpoint import (
+        CHECKPOINT_FORMAT,
+        Checkpoint,
+        CheckpointBoundary,
+        Checkpointer,
+        CheckpointPolicy,
+        CheckpointStore,
+        OutstandingCall,
+        decode_checkpoint,
+        encode_checkpoint,
+    )
+    from adk_worker.client import Fleet
+    from adk_worker.context import ToolContext, current_call
+    from adk_worker.errors import (
+        AdkError,
+        AgentImportError,
+        CallError,
+        CallKeyReusedError,
+        CheckpointError,
+        CheckpointFormatError,
+        CheckpointTooLargeError,
+        ClaimOwnerError,
+        CommitUnknownError,
+        ConfigurationError,
+        FrontierLostError,
+        HistoryUnavailableError,
+        IndeterminateToolCallError,
+        InvalidNameError,
+        LeaseError,
+        LeaseLostError,
+        ModelError,
+        ModelUnavailableError,
+        NoCheckpointError,
+        NotAllowedError,
+        NotJSONError,
+        ResumeConflictError,
+        RevisionMismatchError,
+        RunExistsError,
+        RunLeaseError,
+        RunNotFoundError,
+        RunStateError,
+        SchemaVersionError,
+        StaleFenceError,
+        StoreUnavailableError,
+        ToolArgumentsError,
+        ToolError,
+        UnknownAgentError,
+        ValueTooLargeError,
+        WaitTimeoutError,
+    )
+    from adk_worker.events import Event, EventKind
+    from adk_worker.filters import RunFilter
+    from adk_worker.history import HistoryStore
+    from adk_worker.idempotency import Claim, ClaimState, IdempotencyStore, Intent, ResumeClaims, call_digest, call_key
+    from adk_worker.inspection import Inspection
+    from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
+    from adk_worker.leaseholder import Leaseholder
+    from adk_worker.liveness import Holder, ProcessIdentity, known_dead
+    from adk_worker.memory import (
+        MemoryCheckpointStore,
+        MemoryHistoryStore,
+        MemoryIdempotencyStore,
+        MemoryLeaseStore,
+        MemoryRunStore,
+        memory_stores,
+    )
+    from adk_worker.messages import BinaryPart, Message, OpaquePart, TextPart, ToolCallPart, ToolResultPart, Usage
+    from adk_worker.model import ModelAnswer, ModelProvider, ModelRequest, ToolSpec
+    from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
+    from adk_worker.probe import Happened, NeverWill, NotYet, ProbeAnswer, Unknown
+    from adk_worker.providers import ModelPolicy, ScriptedProvider
+    from adk_worker.redaction import Redactor
+    from adk_worker.registry import Registry
+    from adk_worker.resume import PlannedCall, ResumePlan, ToolDisposition, plan_resume
+    from adk_worker.resumer import Carried, Resumer
+    from adk_worker.runner import AgentRunner, RunResult
+    from adk_worker.runs import Dispatch, Run, RunStatus, RunStore, Stores
+    from adk_worker.settings import Settings
+    from adk_worker.tools import Tool, tool
+    from adk_worker.transitions import Attention, FleetPolicy
 
 __all__ = [
     "CHECKPOINT_FORMAT",
@@ -208,3 +217,54 @@ __all__ = [
     "plan_resume",
     "tool",
 ]
+
+NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "actors": "Action Actor Verifier",
+        "agent": "Agent",
+        "checkpoint": (
+            "CHECKPOINT_FORMAT Checkpoint CheckpointBoundary Checkpointer CheckpointPolicy CheckpointStore "
+            "OutstandingCall decode_checkpoint encode_checkpoint"
+        ),
+        "client": "Fleet",
+        "context": "ToolContext current_call",
+        "errors": (
+            "AdkError AgentImportError CallError CallKeyReusedError CheckpointError CheckpointFormatError "
+            "CheckpointTooLargeError ClaimOwnerError CommitUnknownError ConfigurationError FrontierLostError "
+            "HistoryUnavailableError IndeterminateToolCallError InvalidNameError LeaseError LeaseLostError "
+            "ModelError ModelUnavailableError NoCheckpointError NotAllowedError NotJSONError "
+            "ResumeConflictError RevisionMismatchError RunExistsError RunLeaseError RunNotFoundError "
+            "RunStateError SchemaVersionError StaleFenceError StoreUnavailableError ToolArgumentsError "
+            "ToolError UnknownAgentError ValueTooLargeError WaitTimeoutError"
+        ),
+        "events": "Event EventKind",
+        "filters": "RunFilter",
+        "history": "HistoryStore",
+        "idempotency": "Claim ClaimState IdempotencyStore Intent ResumeClaims call_digest call_key",
+        "inspection": "Inspection",
+        "lease": "LeasePolicy LeaseStore RunLease",
+        "leaseholder": "Leaseholder",
+        "liveness": "Holder ProcessIdentity known_dead",
+        "memory": (
+            "MemoryCheckpointStore MemoryHistoryStore MemoryIdempotencyStore MemoryLeaseStore MemoryRunStore "
+            "memory_stores"
+        ),
+        "messages": "BinaryPart Message OpaquePart TextPart ToolCallPart ToolResultPart Usage",
+        "model": "ModelAnswer ModelProvider ModelRequest ToolSpec",
+        "outcomes": "Effect OutcomeKind ToolOutcome",
+        "probe": "Happened NeverWill NotYet ProbeAnswer Unknown",
+        "providers": "ModelPolicy ScriptedProvider",
+        "redaction": "Redactor",
+        "registry": "Registry",
+        "resume": "PlannedCall ResumePlan ToolDisposition plan_resume",
+        "resumer": "Carried Resumer",
+        "runner": "AgentRunner RunResult",
+        "runs": "Dispatch Run RunStatus RunStore Stores",
+        "settings": "Settings",
+        "tools": "Tool tool",
+        "transitions": "Attention FleetPolicy",
+    }
+)
+"""Each module, and the names that are here of it."""
+
+__getattr__, __dir__ = exported(__name__, NAMES)

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from adk_worker.errors import ConfigurationError
 from adk_worker.messages import canonical_json
 from adk_worker.model import ModelProvider, ToolSpec
-from adk_worker.tool import Tool
+from adk_worker.tools import Tool
 
 DEFAULT_MAX_ITERATIONS: Final = 20
 

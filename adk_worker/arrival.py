@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-import structlog
-
 from adk_worker.actors import Actor
 from adk_worker.deployment import OF_OTHER_CODE, refusal
 from adk_worker.errors import AdkError, StoreUnavailableError
 from adk_worker.filters import RunFilter
 from adk_worker.liveness import ProcessIdentity, known_dead, short_name
+from adk_worker.log import get_logger
 from adk_worker.reaper import bury
 from adk_worker.registry import Registry
 from adk_worker.results import text_of
@@ -26,7 +25,7 @@ _FAILURES: Final = 3
 """After so many failed publications in a row the broker is taken to be away; the reaper publishes what is queued."""
 _PAGE: Final = 100
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 async def bury_predecessors(runs: RunStore, dispatcher: Dispatcher, policy: FleetPolicy) -> int:

@@ -11,28 +11,28 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, Protocol, runtime_checkable
-
-import structlog
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from adk_worker.actors import Action, Actor, Verifier, verify
 from adk_worker.errors import CommitUnknownError, RunNotFoundError, StoreUnavailableError, WaitTimeoutError
 from adk_worker.events import Event
 from adk_worker.filters import RunFilter
 from adk_worker.inspection import Inspection, inspect_run
+from adk_worker.log import get_logger
 from adk_worker.names import check_name, check_run
 from adk_worker.pruning import Prune, Pruned
-from adk_worker.redaction import Redactor
-from adk_worker.registry import Registry
 from adk_worker.results import text_of
 from adk_worker.runs import Dispatch, NewRun, Run, RunStatus, Stores, Submitted
-from adk_worker.steps import Dispatcher
 from adk_worker.submission import checked
 from adk_worker.sync import SyncFace
 from adk_worker.transitions import FleetPolicy
 
-_log = structlog.get_logger(__name__)
+if TYPE_CHECKING:
+    from adk_worker.redaction import Redactor
+    from adk_worker.registry import Registry
+    from adk_worker.steps import Dispatcher
+
+_log = get_logger(__name__)
 
 _FIRST_LOOK: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -74,7 +74,7 @@ class Fleet:
         self._dispatcher = dispatcher
         self._policy = policy or FleetPolicy()
         self._registry = registry
-        self._redactor = redactor or Redactor()
+        self._redactor = redactor
         self._verifier = verifier
         self._sync: SyncFace[Fleet] | None = None
 
@@ -299,11 +299,22 @@ class Fleet:
     def _masked(self, new: NewRun) -> NewRun:
         """The submit as it may be stored: JSON, and without a secret (R1)."""
         asked = checked(new)  # first: masking walks through it
+        if self._redactor is None:
+            from adk_worker.redaction import Redactor  # noqa: PLC0415 - for those who submit
+
+            self._redactor = Redactor()
         masker = self._redactor.masker()
         masked = replace(asked, input=masker.text(asked.input), metadata=masker.json(asked.metadata))
         return replace(masked, masks=masker.state())
 
     async def _submitted(self, new: NewRun) -> Submitted:
+        from tenacity import (  # noqa: PLC0415 - the same
+            AsyncRetrying,
+            retry_if_exception_type,
+            stop_after_attempt,
+            wait_random_exponential,
+        )
+
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(CommitUnknownError),
             wait=wait_random_exponential(multiplier=0.1, max=1.0),

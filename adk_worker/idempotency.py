@@ -37,6 +37,11 @@ def call_key(*, tenant: str, run_id: str, iteration: int, index: int) -> str:
     return f"adk1-{run_part(tenant, run_id)}{hashlib.sha256(position.encode()).hexdigest()[:32]}"
 
 
+def mark_key(*, tenant: str, run_id: str) -> str:
+    """The key of the claim that stands while what ran in process is ahead of the stored frontier (C3)."""
+    return "adk1-mark-" + hashlib.sha256(canonical_json([tenant, run_id]).encode()).hexdigest()[:40]
+
+
 def run_part(tenant: str, run_id: str) -> str:
     """What the keys of all calls of a run have in common: 8 hex digits.
 

@@ -7,9 +7,8 @@ words.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from adk_worker.agent import Agent
 from adk_worker.checkpoint import Checkpoint, decode_checkpoint
 from adk_worker.errors import (
     AdkError,
@@ -22,12 +21,14 @@ from adk_worker.errors import (
     RevisionMismatchError,
 )
 from adk_worker.lease import QUEUE, RunLease
-from adk_worker.local_scribe import is_marked
 from adk_worker.names import check_run
 from adk_worker.refusals import requeue_refused
-from adk_worker.registry import Registry
-from adk_worker.resume import PlannedCall, ResumePlan, plan_resume
+from adk_worker.resume import PlannedCall, ResumePlan, is_marked, plan_resume
 from adk_worker.runs import Run, RunStatus, Stores
+
+if TYPE_CHECKING:
+    from adk_worker.agent import Agent
+    from adk_worker.registry import Registry
 
 _LOOKS: Final = 3
 """A run may move while it is read, part by part. After so many looks the newest has to do."""

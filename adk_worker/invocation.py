@@ -16,7 +16,7 @@ from adk_worker.endings import WORTH_REPEATING, How, ending, how_raised, told
 from adk_worker.errors import ToolArgumentsError
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
 from adk_worker.results import MAX_RESULT_BYTES, returned, shortened
-from adk_worker.tool import Tool
+from adk_worker.tools import Tool
 
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0

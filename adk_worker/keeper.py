@@ -16,11 +16,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
-import structlog
-
 from adk_worker.errors import StoreUnavailableError
 from adk_worker.interruption import Interruption
 from adk_worker.lease import LeasePolicy, RunLease
+from adk_worker.log import get_logger
 from adk_worker.results import text_of
 from adk_worker.roster import Roster
 from adk_worker.runs import Renewal
@@ -29,7 +28,7 @@ RenewMany: TypeAlias = Callable[[Sequence[RunLease]], Awaitable[Sequence[Renewal
 
 _LONGEST_TURN: Final = 1.0
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class LeaseKeeper:

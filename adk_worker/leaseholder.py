@@ -8,15 +8,14 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-import structlog
-
 from adk_worker.errors import LeaseLostError, StaleFenceError, StoreUnavailableError
 from adk_worker.interruption import Cause, Interruption
 from adk_worker.keeper import LeaseKeeper
 from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
+from adk_worker.log import get_logger
 from adk_worker.runs import Renewal
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _NOT_ENTERED = "the leaseholder has not been entered: use `async with Leaseholder(…) as held:`"
 

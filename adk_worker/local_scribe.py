@@ -9,25 +9,11 @@ from collections.abc import Mapping, Sequence
 from adk_worker.checkpoint import Checkpoint, Checkpointer
 from adk_worker.errors import ClaimOwnerError, StaleFenceError
 from adk_worker.history import Handle, HistoryStore
-from adk_worker.idempotency import Claim, ClaimState, IdempotencyStore, Intent
+from adk_worker.idempotency import Claim, ClaimState, IdempotencyStore, Intent, mark_key
 from adk_worker.lease import RunLease
-from adk_worker.messages import canonical_json
 from adk_worker.outcomes import ToolOutcome
-from adk_worker.resume import Peeks
 from adk_worker.scribe import Standing, Turnover, Wrapped
 from adk_worker.transitions import Attention
-
-
-def mark_key(*, tenant: str, run_id: str) -> str:
-    """The key of the claim that stands while what ran is ahead of the stored frontier (C3)."""
-    return "adk1-mark-" + hashlib.sha256(canonical_json([tenant, run_id]).encode()).hexdigest()[:40]
-
-
-async def is_marked(idempotency: Peeks, *, tenant: str, run_id: str) -> bool:
-    """Whether the stored frontier is behind what ran, so that it must not be resumed from (C3)."""
-    key = mark_key(tenant=tenant, run_id=run_id)
-    claim = (await idempotency.peek([key], tenant=tenant))[key]
-    return claim is not None and claim.state is ClaimState.IN_FLIGHT
 
 
 class LocalScribe:

@@ -11,15 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
-
 from adk_worker.lease_transitions import Holding
+from adk_worker.log import get_logger
 from adk_worker.results import text_of
 from adk_worker.runs import Dispatch, Reaped, RunStore
 from adk_worker.steps import Dispatcher
 from adk_worker.transitions import FleetPolicy, Verdict
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _FAILURES: Final = 3
 """After so many failed publications in a row the broker is taken to be away. Each may have cost a time-out."""

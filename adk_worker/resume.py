@@ -9,7 +9,7 @@ from typing import Protocol
 
 from adk_worker.checkpoint import Checkpoint, OutstandingCall
 from adk_worker.errors import CallKeyReusedError, IndeterminateToolCallError
-from adk_worker.idempotency import Claim, ClaimState, call_digest
+from adk_worker.idempotency import Claim, ClaimState, call_digest, mark_key
 from adk_worker.outcomes import Effect, ToolOutcome
 
 
@@ -122,3 +122,10 @@ def _planned(call: OutstandingCall, claims: Mapping[str, Claim | None], *, recor
     if claim.state is ClaimState.SETTLED and claim.outcome is not None:
         return PlannedCall(call, ToolDisposition.COMPLETED, claim, claim.outcome)
     return PlannedCall(call, ToolDisposition.INDETERMINATE, claim)
+
+
+async def is_marked(idempotency: Peeks, *, tenant: str, run_id: str) -> bool:
+    """Whether the stored frontier is behind what ran, so that it must not be resumed from (C3)."""
+    key = mark_key(tenant=tenant, run_id=run_id)
+    claim = (await idempotency.peek([key], tenant=tenant))[key]
+    return claim is not None and claim.state is ClaimState.IN_FLIGHT

@@ -13,9 +13,8 @@ from adk_worker.idempotency import IdempotencyStore
 from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
 from adk_worker.leaseholder import Leaseholder
 from adk_worker.liveness import Holder
-from adk_worker.local_scribe import is_marked
 from adk_worker.names import check_run
-from adk_worker.resume import ResumePlan, plan_resume
+from adk_worker.resume import ResumePlan, is_marked, plan_resume
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-import structlog
-
 from adk_worker.interruption import Cause, Interruption
 from adk_worker.lease import LeasePolicy, RunLease
+from adk_worker.log import get_logger
 from adk_worker.runs import Renewal
 
 SUPERSEDED: Final = "the store refused to renew it: it was taken or given up"
@@ -25,7 +24,7 @@ NOT_LEFT: Final = "its iteration did not stop when it was told to"
 LAST_WORDS: Final = 5.0
 """How long calls that were cancelled at the end of a drain have to be written down before the process goes, in s."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _Key: TypeAlias = tuple[str, str, int]
 

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -19,10 +19,12 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, Settin
 from adk_worker.errors import ConfigurationError
 from adk_worker.lease import LeasePolicy
 from adk_worker.providers.policy import Endpoint, ModelPolicy, Prefix, Price
-from adk_worker.redaction import Redactor
 from adk_worker.results import MAX_RESULT_BYTES
 from adk_worker.transitions import FleetPolicy
 from adk_worker.urls import without_secrets
+
+if TYPE_CHECKING:
+    from adk_worker.redaction import Redactor
 
 PREFIX: Final = "ADK_"
 
@@ -220,6 +222,8 @@ class Settings(BaseSettings):
 
         :raises ConfigurationError: one of ``redact_patterns`` is no regular expression.
         """
+        from adk_worker.redaction import Redactor  # noqa: PLC0415 - for those who mask
+
         return Redactor(extra_patterns=self.redact_patterns, enabled=self.redact)
 
     @field_validator("agents", mode="before")

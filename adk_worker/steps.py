@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
-import structlog
-
 from adk_worker.agent import Agent
 from adk_worker.checkpoint import Checkpoint
 from adk_worker.deployment import CONFLICTS, accepted
@@ -33,6 +31,7 @@ from adk_worker.interruption import Cause, Interrupted, Interruption
 from adk_worker.iteration import Iteration, IterationEnd, Waiting
 from adk_worker.lease import RunLease
 from adk_worker.liveness import Holder
+from adk_worker.log import get_logger
 from adk_worker.messages import Message
 from adk_worker.providers import Providers
 from adk_worker.redaction import Redactor
@@ -45,7 +44,7 @@ from adk_worker.transitions import Attention, FleetPolicy, Reason, Verdict
 _LONGEST_TRACEBACK: Final = 50_000
 """Characters; of a longer one the error's own words are left out, which are what makes it long."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Dispatcher(Protocol):

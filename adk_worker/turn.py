@@ -7,8 +7,6 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import structlog
-
 from adk_worker.checkpoint import Checkpoint, OutstandingCall
 from adk_worker.context import ToolContext
 from adk_worker.errors import AdkError, StoreUnavailableError, ToolArgumentsError
@@ -16,14 +14,15 @@ from adk_worker.idempotency import Claim, Intent, call_digest
 from adk_worker.interruption import Cause, Interrupted
 from adk_worker.invocation import Unresolved, invoke, refuse_invalid, refuse_unknown
 from adk_worker.liveness import known_dead
+from adk_worker.log import get_logger
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
 from adk_worker.probe import Happened, NeverWill, NotYet, Unknown, ask
 from adk_worker.resume import PlannedCall, plan_resume
 from adk_worker.scribe import Standing
 from adk_worker.surroundings import Surroundings
-from adk_worker.tool import Tool
+from adk_worker.tools import Tool
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 PROBED = "probe"
 """``settled_by`` of an outcome that a probe found."""

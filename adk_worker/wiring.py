@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from adk_worker.actors import Verifier
 from adk_worker.client import Fleet
-from adk_worker.registry import Registry
 from adk_worker.runs import Stores
 from adk_worker.settings import Settings
 from adk_worker.siblings import require_ours
 
 if TYPE_CHECKING:
+    from adk_worker.registry import Registry
     from tasks.dispatch import CeleryDispatcher
 
 
@@ -47,7 +47,11 @@ def make_registry(settings: Settings) -> Registry | None:
 
     :raises AgentImportError: a module does not import.
     """
-    return Registry.load(settings.agents) if settings.agents else None
+    if not settings.agents:
+        return None
+    from adk_worker.registry import Registry  # noqa: PLC0415 - where there are any
+
+    return Registry.load(settings.agents)
 
 
 def make_fleet(settings: Settings, *, verifier: Verifier | None = None) -> Fleet:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from adk_worker.errors import (
     AdkError,
@@ -23,8 +24,10 @@ from adk_worker.errors import (
     UnknownAgentError,
     WaitTimeoutError,
 )
-from adk_worker.inspection import Inspection
 from adk_worker.transitions import Attention
+
+if TYPE_CHECKING:
+    from adk_worker.inspection import Inspection
 
 
 class ExitCode(IntEnum):

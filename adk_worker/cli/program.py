@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import sys
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from adk_worker.cli.exits import ExitCode, code_of
 from adk_worker.cli.output import note
-from adk_worker.cli.source import Source
 from adk_worker.errors import AdkError
-from adk_worker.results import text_of
+
+if TYPE_CHECKING:
+    from adk_worker.cli.source import Source
 
 T = TypeVar("T")
 
@@ -66,6 +66,8 @@ def _ended_by(error: BaseException, *, debug: bool) -> int:
     if isinstance(error, AdkError):
         note(f"error: {error}")
         return code_of(error)
+    from adk_worker.results import text_of
+
     hint = "" if debug else " (--debug shows where)"
     note(f"error: {text_of(error)}{hint}")
     return ExitCode.SOFTWARE
@@ -73,16 +75,23 @@ def _ended_by(error: BaseException, *, debug: bool) -> int:
 
 def awaited(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a command's coroutine. Ctrl-C cancels it, so that it gives back what it holds, and is raised then."""
+    import asyncio
+
     return asyncio.run(work())
 
 
 def _set_up(invocation: Invocation) -> None:
     """Of the process that is ours: agents are found from the working folder, and the log keeps out of the output."""
-    import structlog
+    from adk_worker.log import before_first_line
 
     folder = os.getcwd()  # noqa: PTH109 - an entry of sys.path is a string
     if folder not in sys.path:
         sys.path.insert(0, folder)
+    before_first_line(lambda: _configure_log(invocation))
+
+
+def _configure_log(invocation: Invocation) -> None:
+    import structlog
 
     def only_in_debugging(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
         if not invocation.debug and event.get("level") not in {"error", "critical"}:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from adk_worker.model import ModelAnswer, ModelProvider, ModelRequest, ToolSpec
-from adk_worker.providers.policy import Endpoint, ModelPolicy, Price
-from adk_worker.providers.resolution import KeepsClients, Providers, resolve_provider
-from adk_worker.providers.scripted import ScriptedProvider
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from adk_worker.exports import exported
+
+if TYPE_CHECKING:
+    from adk_worker.providers.policy import Endpoint, ModelPolicy, Price
+    from adk_worker.providers.resolution import KeepsClients, Providers, resolve_provider
+    from adk_worker.providers.scripted import ScriptedProvider
 
 __all__ = [
     "Endpoint",
     "KeepsClients",
-    "ModelAnswer",
     "ModelPolicy",
-    "ModelProvider",
-    "ModelRequest",
     "Price",
     "Providers",
     "ScriptedProvider",
-    "ToolSpec",
     "resolve_provider",
 ]
+
+NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "policy": "Endpoint ModelPolicy Price",
+        "resolution": "KeepsClients Providers resolve_provider",
+        "scripted": "ScriptedProvider",
+    }
+)
+"""Each module, and the names that are here of it."""
+
+__getattr__, __dir__ = exported(__name__, NAMES)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import structlog
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from tenacity import (
     AsyncRetrying,
@@ -18,13 +17,14 @@ from tenacity import (
 from tenacity.stop import stop_base
 
 from adk_worker.errors import ModelError, ModelUnavailableError
+from adk_worker.log import get_logger
 from adk_worker.providers.failures import cut_off, failure, no_answer, nothing_said, refusal, timed_out
 from adk_worker.providers.policy import ModelPolicy
 
 _MOST_TOKENS: Final = 10**12
 """More than any call can take, and little enough that a run's sum and its cost fit into every store's numbers."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 async def attempted(call: Callable[[], Awaitable[ModelResponse]], *, policy: ModelPolicy, model: str) -> ModelResponse:

@@ -24,14 +24,14 @@ from adk_worker.probe import Probe
 from adk_worker.providers.pydantic_ai import PydanticAIProvider
 from adk_worker.results import text_of
 from adk_worker.signature import ToolSignature, what_is_wrong
-from adk_worker.tool import EffectName, Tool, tool
+from adk_worker.tools import EffectName, Tool, tool
 
 MakeDeps = Callable[[Mapping[str, JsonValue]], Any]
 """Makes an agent's dependencies of its run's metadata, sync or async."""
 
 
 class ToolOptions(TypedDict, total=False):
-    """What the author of a tool declares about it: the keyword arguments of :func:`adk_worker.tool`."""
+    """What the author of a tool declares about it: the keyword arguments of :func:`adk_worker.tools`."""
 
     effect: EffectName
     timeout: float | None

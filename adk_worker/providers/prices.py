@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from decimal import Decimal
 
-import structlog
 from pydantic_ai.messages import ModelResponse
 
+from adk_worker.log import get_logger
 from adk_worker.providers.policy import ModelPolicy, rounded_micros
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Prices:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import structlog
-
 from adk_worker.errors import ConfigurationError, SchemaVersionError
 from adk_worker.lease_transitions import MAX_EPOCH
+from adk_worker.log import get_logger
 from stores.redis.durability import SETTINGS, Facts, judge
 from stores.redis.keys import BUCKETS, Keys
 from stores.redis.server import FORMAT, UPGRADE, Process, Server
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _MENDED: Final = (
     "Restore it. If what was there is lost for good, run `adk db upgrade`, then `adk db bump-epoch`, before any worker "

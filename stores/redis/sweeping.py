@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-import structlog
-
 from adk_worker.errors import StoreUnavailableError
 from adk_worker.lease import RunLease
+from adk_worker.log import get_logger
 from adk_worker.memory import sweeping
 from adk_worker.memory.data import RunKey
 from adk_worker.runs import Reaped, Sweep
@@ -21,7 +20,7 @@ from stores.redis.transaction import server_time
 
 _ALL: Final = -1
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 def claim_lapsed(process: Process, *, policy: FleetPolicy, limit: int, count_crashes: bool) -> Sequence[Reaped]:

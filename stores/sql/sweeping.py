@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import structlog
 from sqlalchemy import Connection, Double, and_, bindparam, func, select, update
 from sqlalchemy.exc import DBAPIError
 
@@ -13,6 +12,7 @@ from adk_worker import events, transitions
 from adk_worker.lease import RunLease
 from adk_worker.lease_transitions import Holding
 from adk_worker.liveness import of_host
+from adk_worker.log import get_logger
 from adk_worker.runs import Dispatch, Reaped, Sweep
 from adk_worker.transitions import FleetPolicy, Verdict
 from stores.sql import journal
@@ -23,7 +23,7 @@ from stores.sql.rows import Columns, lease_state, run_lease
 from stores.sql.schema import LIVE, leases, runs, schema_row
 from stores.sql.writing import end_cancelled
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 # The clock as a subquery is asked once, before the search, so that the index can be searched for it. Asked in place it
 # would be asked anew for every lease in the index.

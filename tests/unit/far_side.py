@@ -9,7 +9,7 @@ from adk_worker.agent import Agent
 from adk_worker.context import ToolContext
 from adk_worker.probe import Happened, NeverWill, NotYet, ProbeAnswer, Unknown
 from adk_worker.providers import ScriptedProvider
-from adk_worker.tool import Tool, tool
+from adk_worker.tools import Tool, tool
 
 
 class Crash(BaseException):

@@ -12,7 +12,7 @@ from adk_worker.agent import Agent, digest_of
 from adk_worker.errors import ConfigurationError
 from adk_worker.probe import Unknown
 from adk_worker.providers import ScriptedProvider
-from adk_worker.tool import tool
+from adk_worker.tools import tool
 
 
 @tool(effect="read_only")

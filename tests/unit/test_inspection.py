@@ -14,8 +14,8 @@ from adk_worker.errors import (
     IndeterminateToolCallError,
     RunStateError,
 )
+from adk_worker.idempotency import mark_key
 from adk_worker.inspection import inspect_run
-from adk_worker.local_scribe import mark_key
 from adk_worker.memory import MemoryData, memory_stores
 from adk_worker.outcomes import Effect
 from adk_worker.registry import Registry

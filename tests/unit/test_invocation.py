@@ -19,7 +19,7 @@ from adk_worker.endings import How, ending
 from adk_worker.errors import ToolError
 from adk_worker.invocation import Unresolved, invoke, refuse_invalid, refuse_unknown
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
-from adk_worker.tool import Tool, tool
+from adk_worker.tools import Tool, tool
 from tests.waiting import eventually
 
 EFFECTS = tuple(Effect)

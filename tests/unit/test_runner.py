@@ -32,7 +32,7 @@ from adk_worker.redaction import Redactor
 from adk_worker.resume import plan_resume
 from adk_worker.runner import AgentRunner
 from adk_worker.runs import RunStatus
-from adk_worker.tool import tool
+from adk_worker.tools import tool
 from tests.unit.far_side import FarSide, NeverWill, NotYet, Unknown, agent_with
 
 

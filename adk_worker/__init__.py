@@ -17,6 +17,7 @@ from adk_worker.exports import exported
 if TYPE_CHECKING:
     from adk_worker.actors import Action, Actor, Verifier
     from adk_worker.agent import Agent
+    from adk_worker.bulk import BulkOutcome, Came
     from adk_worker.checkpoint import (
         CHECKPOINT_FORMAT,
         Checkpoint,
@@ -108,8 +109,10 @@ __all__ = [
     "AgentRunner",
     "Attention",
     "BinaryPart",
+    "BulkOutcome",
     "CallError",
     "CallKeyReusedError",
+    "Came",
     "Carried",
     "Checkpoint",
     "CheckpointBoundary",
@@ -222,6 +225,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "actors": "Action Actor Verifier",
         "agent": "Agent",
+        "bulk": "BulkOutcome Came",
         "checkpoint": (
             "CHECKPOINT_FORMAT Checkpoint CheckpointBoundary Checkpointer CheckpointPolicy CheckpointStore "
             "OutstandingCall decode_checkpoint encode_checkpoint"

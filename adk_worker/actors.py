@@ -48,6 +48,8 @@ class Action(StrEnum):
     RESUME = "resume"
     CANCEL = "cancel"
     SETTLE = "settle"
+    FIND = "find"
+    """Runs of an id, whichever tenant's."""
 
 
 class Verifier(Protocol):

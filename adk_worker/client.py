@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from adk_worker.actors import Action, Actor, Verifier, verify
+from adk_worker.bulk import BulkOutcome, Errand, Which, carry_out
 from adk_worker.errors import CommitUnknownError, RunNotFoundError, StoreUnavailableError, WaitTimeoutError
 from adk_worker.events import Event
 from adk_worker.filters import RunFilter
@@ -25,7 +26,7 @@ from adk_worker.results import text_of
 from adk_worker.runs import Dispatch, NewRun, Run, RunStatus, Stores, Submitted
 from adk_worker.submission import checked
 from adk_worker.sync import SyncFace
-from adk_worker.transitions import FleetPolicy
+from adk_worker.transitions import Attention, FleetPolicy
 
 if TYPE_CHECKING:
     from adk_worker.redaction import Redactor
@@ -227,13 +228,20 @@ class Fleet:
             run = await self.get(run_id, tenant=tenant)
 
     async def list(
-        self, *, tenant: str | None = None, status: RunStatus | None = None, attention: bool | None = None
+        self,
+        where: RunFilter | None = None,
+        *,
+        tenant: str | None = None,
+        status: RunStatus | None = None,
+        attention: bool | Attention | None = None,
     ) -> AsyncIterator[Run]:
         """Runs that match, newest first, page by page. ``attention=True`` are those that need somebody.
 
         Without ``tenant`` it is everybody's runs: for those who operate the fleet.
+
+        :param where: more conditions than those that can be named here, instead of them.
         """
-        where = RunFilter(tenant=tenant, status=status, attention=attention)
+        where = where or RunFilter(tenant=tenant, status=status, attention=attention)
         cursor: str | None = None
         while True:
             page, cursor = await self.stores.runs.list(where, limit=_PAGE, after=cursor)
@@ -241,6 +249,17 @@ class Fleet:
                 yield run
             if cursor is None:
                 return
+
+    async def find(self, run_id: str, *, by: str) -> AsyncIterator[Run]:
+        """Runs of this id, whichever tenant's they are, newest first: for those who operate the fleet.
+
+        :raises NotAllowedError: they may not (P5). Your verifier is asked for no tenant.
+        :raises InvalidNameError: no run can have that id.
+        """
+        where = RunFilter(run_id=run_id)
+        await verify(self._verifier, Actor.here(by), Action.FIND, tenant=None, run_id=run_id)
+        async for run in self.list(where):
+            yield run
 
     async def prune(self, *, older_than: float, failed: bool = False, batch: int = 100) -> AsyncIterator[Pruned]:
         """Remove runs that are over, everybody's, in batches of so many that are looked at; what each came to.
@@ -283,6 +302,51 @@ class Fleet:
         await self._dispatched(submitted, recovery=True)
         return submitted.run
 
+    async def cancel_many(
+        self, which: Which, *, by: str, dry_run: bool = False, limit: int | None = None
+    ) -> AsyncIterator[BulkOutcome]:
+        """Ask for the end of many runs, one after the other, and tell what came of each.
+
+        :param which: what they have in common; or runs as you have listed them, which are left alone if they have moved
+            since. Those that have ended are not among the former.
+        :param dry_run: say which ones they are, and write nothing.
+        :param limit: no more than so many.
+
+        It raises what :func:`adk_worker.bulk.carry_out` does.
+        """
+
+        async def cancelled(run: Run) -> Run:
+            return await self.stores.runs.cancel(run.run_id, tenant=run.tenant, by=actor, seen=run)
+
+        actor = Actor.here(by)
+        errand = Errand(Action.CANCEL, actor, self._verifier, cancelled)
+        async for outcome in carry_out(errand, self.stores, which, dry_run=dry_run, limit=limit):
+            yield outcome
+
+    async def resume_many(
+        self, which: Which, *, by: str, dry_run: bool = False, limit: int | None = None
+    ) -> AsyncIterator[BulkOutcome]:
+        """Queue many runs again, now that the cause is gone: failed and parked ones, and those that back off.
+
+        The parameters are those of :meth:`cancel_many`. Once a message could not be published no more are tried: the
+        reaper publishes the rest.
+        """
+        publishes = True
+
+        async def requeued(run: Run) -> Run:
+            nonlocal publishes
+            submitted = await self.stores.runs.requeue(
+                run.run_id, tenant=run.tenant, by=actor, policy=self._policy, seen=run
+            )
+            if publishes:
+                publishes = await self._dispatched(submitted, recovery=True)
+            return submitted.run
+
+        actor = Actor.here(by)
+        errand = Errand(Action.RESUME, actor, self._verifier, requeued)
+        async for outcome in carry_out(errand, self.stores, which, dry_run=dry_run, limit=limit):
+            yield outcome
+
     async def close(self) -> None:
         """Give back connections and threads, the stores' and the dispatcher's."""
         if isinstance(self._dispatcher, Closes):
@@ -323,11 +387,14 @@ class Fleet:
         )
         return await retrying(self.stores.runs.submit, new, policy=self._policy)
 
-    async def _dispatched(self, submitted: Submitted, *, recovery: bool = False) -> None:
+    async def _dispatched(self, submitted: Submitted, *, recovery: bool = False) -> bool:
+        """Publish, if there is something to be published; whether that went well."""
         if submitted.ticket is None:
-            return
+            return True
         run = submitted.run
         try:
             await self._dispatcher.dispatch(Dispatch(run.tenant, run.run_id, submitted.ticket, recovery))
         except Exception as error:  # noqa: BLE001 - the ticket is in the store: the reaper publishes it
             _log.warning("dispatch_failed", run_id=run.run_id, ticket=submitted.ticket, error=text_of(error))
+            return False
+        return True

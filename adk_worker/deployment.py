@@ -22,6 +22,7 @@ from adk_worker.errors import (
     RevisionMismatchError,
     UnknownAgentError,
 )
+from adk_worker.filters import RunFilter
 from adk_worker.inspection import undecidable, with_probe
 from adk_worker.registry import Registry
 from adk_worker.resume import plan_resume
@@ -96,7 +97,7 @@ async def prospects(
 
     Only reads, page by page; runs that move meanwhile are judged once, as they were. Transcripts are not read.
     """
-    async for run in each_run(stores.runs, statuses, tenant=tenant):
+    async for run in each_run(stores.runs, statuses, where=RunFilter(tenant=tenant)):
         yield await _prospect(stores, run, registry)
 
 

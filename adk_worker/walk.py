@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from adk_worker.filters import RunFilter
@@ -12,8 +13,12 @@ _PAGE: Final = 100
 _ROUNDS: Final = 4
 
 
-async def each_run(runs: RunStore, statuses: Sequence[RunStatus], *, tenant: str | None = None) -> AsyncIterator[Run]:
+async def each_run(
+    runs: RunStore, statuses: Sequence[RunStatus], *, where: RunFilter | None = None
+) -> AsyncIterator[Run]:
     """Each run of these statuses once, as it was when it was met; newest first within a status. Only reads.
+
+    ``where`` says what else they have to be.
 
     One status is read after the other, and a run that is taken and handed over meanwhile may be in neither when it is
     looked for there. So the statuses between which runs move by themselves are read again, until nobody new is met and
@@ -25,7 +30,7 @@ async def each_run(runs: RunStore, statuses: Sequence[RunStatus], *, tenant: str
     for again in range(_ROUNDS):
         before = len(met)
         for status in look_at:
-            async for run in _of(runs, RunFilter(tenant=tenant, status=status)):
+            async for run in _of(runs, replace(where or RunFilter(), status=status)):
                 name = (run.tenant, run.run_id)
                 if name not in met:
                     if status in moving:  # of those that rest there may be any number

@@ -30,7 +30,7 @@ PATIENCE = 60.0
 """Seconds that a test waits for the fleet to do something, on a machine that may be busy."""
 
 SHORT: Mapping[str, str] = {
-    "ADK_LEASE_TTL": "3",
+    "ADK_LEASE_TTL": "6",
     "ADK_LEASE_RENEW_WITHIN": "1",
     "ADK_REAP_EVERY": "0.5",
     "ADK_DISPATCH_GRACE": "2",
@@ -219,7 +219,7 @@ class FleetUnderTest:
         arguments = ["worker", "-Q", "adk", "-n", f"{name}@%h", "-l", "INFO", *ALONE, *POOLS[pool]]
         if slots is not None:
             arguments += ["--concurrency", str(slots)]
-        return self.celery(name, *arguments, ready=f"{name}@", wrapped=wrapped, **environment)
+        return self.celery(name, *arguments, ready=" ready.", wrapped=wrapped, **environment)
 
     def backstage(self) -> None:
         """Start what reaps: beat, and a worker of the control queue."""
@@ -238,7 +238,7 @@ class FleetUnderTest:
             "INFO",
             *ALONE,
         )
-        self.celery("control", *arguments, ready="control@")
+        self.celery("control", *arguments, ready=" ready.")
 
     def close(self) -> None:
         """End every process, the youngest first, and give back what the client has open."""

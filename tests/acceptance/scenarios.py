@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from adk_worker.runs import Dispatch, RunStatus
@@ -50,31 +51,20 @@ def killed_in_a_model_call(fleet: FleetUnderTest, *, pool: str, run_id: str = "i
     assert asked == [1, 2, 3, 3, 4, 5], asked
 
 
-def killed_before_the_intent(fleet: FleetUnderTest, *, pool: str, store: WriteLock, attempts: int = 10) -> None:
-    """SQLite: the model has asked for the booking, and the lock is taken before the worker can write the intent.
-
-    The call never ran, so the heir makes it. A run whose worker was quicker than the lock has to come to the same end.
-    """
+def killed_before_the_intent(
+    fleet: FleetUnderTest, *, pool: str, store: WriteLock, run_id: str = "before-intent"
+) -> None:
+    """SQLite: the claim is being written and the worker dies in it; the call never ran, so the heir makes it."""
     victim = fleet.worker("victim", pool=pool)
-    names: list[str] = []
-    for attempt in range(attempts):
-        run_id = f"before-intent-{attempt}"
-        names.append(run_id)
-        fleet.models.hold(run_id, tenant="acme", iteration=BOOKS)
+    with store.kept_by_an_insert("adk_claims", when="NEW.tool = 'book_seat'", within=fleet.patience):
         fleet.submit(run_id)
-        fleet.asked(run_id, iteration=BOOKS)
-        fleet.models.release(run_id, tenant="acme", iteration=BOOKS)
-        asked_for = "SELECT 1 FROM adk_runs WHERE run_id = ? AND iteration = ?"
-        with store.taken_after(asked_for, run_id, BOOKS, within=fleet.patience) as connection:
-            claimed = "SELECT 1 FROM adk_claims WHERE run_id = ? AND tool = 'book_seat'"
-            if connection.execute(claimed, (run_id,)).fetchone() is None:
-                victim.kill()
-                break
-    else:
-        raise AssertionError(f"the worker was quicker than the lock {attempts} times: {fleet.logs()}")
+        answered = f"SELECT 1 FROM adk_runs WHERE run_id = '{run_id}' AND iteration = {BOOKS}"
+        store.await_taken(after=answered, within=fleet.patience)
+        victim.kill()
+    assert not store.rows("SELECT key FROM adk_claims WHERE tool = 'book_seat'")
     fleet.worker("heir", pool=pool)
-    fleet.done_once(*names)
-    assert fleet.events(names[-1], "recovered")
+    fleet.done_once(run_id)
+    assert fleet.events(run_id, "recovered")
 
 
 def killed_between_intent_and_effect(fleet: FleetUnderTest, *, pool: str, run_id: str = "before-effect") -> None:
@@ -146,13 +136,21 @@ def killed_in_a_booking_nobody_can_ask_about(fleet: FleetUnderTest, *, pool: str
     assert verdict.ok, str(verdict)
 
 
-def paused_past_its_lease(fleet: FleetUnderTest, *, pool: str, run_id: str = "paused") -> None:
-    """SIGSTOP in a booking, past the TTL; the heir must park. SIGCONT: the late outcome heals the run (F4)."""
+def paused_past_its_lease(
+    fleet: FleetUnderTest, *, pool: str, store: WriteLock | None = None, run_id: str = "paused"
+) -> None:
+    """SIGSTOP in a booking, past the TTL; the heir must park. SIGCONT: the late outcome heals the run (F4).
+
+    On SQLite nobody could write while a worker is stopped in a renewal, so there it is stopped between two.
+    """
     held = fleet.travel.hold("book", run_id=run_id, at="before_answer")
     sleeper = fleet.worker("sleeper", pool=pool)
     fleet.submit(run_id, agent="blind")
     held.wait(within=fleet.patience)
     sleeper.pause()
+    while store is not None and store.is_taken():
+        sleeper.go_on()
+        sleeper.pause()
     fleet.worker("heir", pool=pool)
     parked = fleet.rests(run_id, RunStatus.PARKED)
     assert parked.attention is Attention.UNDECIDED_CALL, parked
@@ -204,6 +202,15 @@ def killed_between_commit_and_publish(fleet: FleetUnderTest, *, pool: str, behin
     assert fleet.events(run_id, "published_again"), fleet.events(run_id)
 
 
+def locking(run_id: str) -> Callable[[bytes], bool]:
+    """What tells the statement with which a transaction on the run begins on PostgreSQL; renewals skip what is locked.
+
+    Once a tool has been answered, the first such transaction is that of the boundary after it.
+    """
+    name = f"'{run_id}'".encode()
+    return lambda request: name in request and b"FOR UPDATE" in request and b"SKIP LOCKED" not in request
+
+
 def committing_past_its_lease(fleet: FleetUnderTest, *, pool: str, store: Proxy, run_id: str = "late-commit") -> None:
     """A commit that is on its way to the store for longer than its lease lives; the run is another's by then.
 
@@ -211,15 +218,21 @@ def committing_past_its_lease(fleet: FleetUnderTest, *, pool: str, store: Proxy,
     outcome that it was to record comes as evidence and heals the run (F4).
     """
     held = fleet.travel.hold("book", run_id=run_id, at="before_answer")
-    fleet.worker("late", pool=pool, ADK_STORE_URL=store.url(fleet.store_url))
+    # It waits for its answer however long the heir takes.
+    silent = {"ADK_SOCKET_TIMEOUT": str(4 * fleet.patience)}
+    fleet.worker("late", pool=pool, ADK_STORE_URL=store.url(fleet.store_url), **silent)
     fleet.submit(run_id, agent="blind")
     held.wait(within=fleet.patience)
     fleet.worker("heir", pool=pool)
-    store.pause()
+    commit = store.hold_request(to=locking(run_id))
     held.release(then="go_on")
+    commit.wait(within=fleet.patience)
+    # No renewal either from here on.
+    store.pause()
     parked = fleet.rests(run_id, RunStatus.PARKED)
     assert parked.attention is Attention.UNDECIDED_CALL, parked
     store.resume()
+    commit.release()
     wait_until(lambda: fleet.run(run_id).status is not RunStatus.PARKED, within=fleet.patience, what="it to be healed")
     fleet.done_once(run_id)
 
@@ -241,8 +254,8 @@ def slow_to_commit_its_hand_over(
     fleet.submit(f"{run_id}-reserved")
     wait_until(lambda: fleet.backlog() == 0, within=fleet.patience, what="the message to be reserved")
     fleet.worker("idle", pool=pool, slots=1)
-    # It has no row locked when it stalls, so whoever asks for the run gets an answer.
-    stalled = store.hold_answer(to=b"BEGIN", times=-1)
+    # It has nothing locked yet when it stalls, so whoever asks for the run gets an answer.
+    stalled = store.hold_request(to=locking(run_id), times=-1)
     held.release()
     stalled.wait(within=fleet.patience)
     fleet.submit(f"{run_id}-canary")

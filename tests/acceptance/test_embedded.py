@@ -81,6 +81,10 @@ def embedded(tmp_path: Path, broker: Broker, travel: TravelService, orphan_guard
         yield make
 
 
+def write_lock(fleet: FleetUnderTest) -> WriteLock:
+    return WriteLock(fleet.store_url.removeprefix("sqlite:///"))
+
+
 @pools
 def test_a_kill_in_a_model_call(embedded, pool):
     """The frontier before it is carried on; no call of a tool is repeated."""
@@ -91,8 +95,7 @@ def test_a_kill_in_a_model_call(embedded, pool):
 def test_a_kill_before_the_intent(embedded, pool):
     """I2: the claim was about to be written; the call never ran, so it is made, once."""
     fleet = embedded()
-    lock = WriteLock(fleet.store_url.removeprefix("sqlite:///"))
-    scenarios.killed_before_the_intent(fleet, pool=pool, store=lock)
+    scenarios.killed_before_the_intent(fleet, pool=pool, store=write_lock(fleet))
 
 
 @pools
@@ -117,7 +120,8 @@ def test_kills_at_random_moments(embedded, pool):
 @pools
 def test_a_pause_past_the_lease(embedded, pool):
     """F1, F4: the late outcome heals the run."""
-    scenarios.paused_past_its_lease(embedded(), pool=pool)
+    fleet = embedded()
+    scenarios.paused_past_its_lease(fleet, pool=pool, store=write_lock(fleet))
 
 
 @pools

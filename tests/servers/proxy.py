@@ -130,15 +130,13 @@ class Proxy:
         """Forward the request, wait until the server answers, then cut: it happened, and the client cannot know."""
         return self._add(Fault(Effect.LOSE_ANSWER, to, times))
 
+    def hold_request(self, to: Match, *, times: int = 1) -> Fault:
+        """Keep the request back until ``release()`` of the fault: until then it has not happened, and may yet."""
+        return self._hold(Fault(Effect.HOLD_REQUEST, to, times))
+
     def hold_answer(self, to: Match, *, times: int = 1) -> Fault:
         """Forward the request, and keep the answer back until ``release()`` of the fault: it happened, unseen."""
-        fault = Fault(Effect.HOLD_ANSWER, to, times)
-
-        async def let_go() -> None:
-            self._traffic.let_go(fault)
-
-        fault.on_release(lambda: self._run(let_go()))
-        return self._add(fault)
+        return self._hold(Fault(Effect.HOLD_ANSWER, to, times))
 
     def count(self, to: Match) -> Fault:
         """Count the requests, in ``count`` of what is returned, and do nothing to them.
@@ -146,6 +144,13 @@ class Proxy:
         A request that the client sends in pieces is shown piece by piece, so let a short one be what is counted.
         """
         return self._add(Fault(Effect.NOTHING, to, times=-1))
+
+    def _hold(self, fault: Fault) -> Fault:
+        async def let_go() -> None:
+            self._traffic.let_go(fault)
+
+        fault.on_release(lambda: self._run(let_go()))
+        return self._add(fault)
 
     def _add(self, fault: Fault) -> Fault:
         async def add() -> None:
@@ -155,7 +160,7 @@ class Proxy:
         return fault
 
     def _run(self, work: Coroutine[Any, Any, R]) -> R:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=10)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=60)
 
     async def _accept(self) -> None:
         if self._server is None:

@@ -101,14 +101,14 @@ def test_a_half_open_connection_stands_for_the_client_alone(postgres_server, pos
 
 
 def test_a_delay_holds_what_is_sent_and_keeps_its_order(redis_server, redis_proxy):
-    with socket.create_connection((HOST, redis_proxy.port), timeout=10) as client:
+    with socket.create_connection((HOST, redis_proxy.port), timeout=60) as client:
         redis_proxy.delay(60)
         client.sendall(b"PING\r\n")
         client.settimeout(0.1)
         with pytest.raises(TimeoutError):
             client.recv(100)
     redis_proxy.delay(0.05)
-    with socket.create_connection((HOST, redis_proxy.port), timeout=10) as client:
+    with socket.create_connection((HOST, redis_proxy.port), timeout=60) as client:
         client.sendall(b"PI")
         client.sendall(b"NG\r\n")
         assert client.recv(100).startswith(b"-NOAUTH")
@@ -143,13 +143,13 @@ def test_a_pause_carries_nothing_and_shows_no_error(redis_server, redis_proxy):
 
         redis_proxy.resume()
 
-        client.settimeout(10)
+        client.settimeout(60)
         assert client.recv(100).startswith(b"-NOAUTH")
 
 
 def test_a_connection_made_in_a_pause_is_served_after_it(redis_server, redis_proxy):
     redis_proxy.pause()
-    with socket.create_connection((HOST, redis_proxy.port), timeout=10) as client:
+    with socket.create_connection((HOST, redis_proxy.port), timeout=60) as client:
         client.sendall(b"PING\r\n")
 
         redis_proxy.resume()
@@ -177,6 +177,37 @@ def test_a_lost_request_means_that_it_did_not_happen(postgres_proxy, client, tab
     assert table() == []
 
 
+def test_a_held_request_happens_when_it_is_released(postgres_proxy, client, table):
+    fault = postgres_proxy.hold_request(to=b"COMMIT")
+    with ThreadPoolExecutor() as pool:
+        committing = pool.submit(insert, client, 1)
+        fault.wait()
+        assert table() == []
+        assert not committing.done()
+
+        fault.release()
+
+        assert committing.result(timeout=60) is None
+    assert table() == [1]
+
+
+def test_a_held_request_whose_connection_is_lost_never_happens(postgres_url, postgres_proxy, client, table):
+    fault = postgres_proxy.hold_request(to=b"COMMIT")
+    with ThreadPoolExecutor() as pool:
+        committing = pool.submit(insert, client, 1)
+        fault.wait()
+        postgres_proxy.cut()
+        with pytest.raises(psycopg2.OperationalError):
+            committing.result(timeout=60)
+
+    fault.release()
+
+    another = psycopg2.connect(postgres_proxy.url(postgres_url))
+    insert(another, 2)
+    assert table() == [2]
+    another.close()
+
+
 def test_a_held_answer_arrives_when_it_is_released(postgres_proxy, client, table):
     fault = postgres_proxy.hold_answer(to=b"COMMIT")
     with ThreadPoolExecutor() as pool:
@@ -187,7 +218,7 @@ def test_a_held_answer_arrives_when_it_is_released(postgres_proxy, client, table
 
         fault.release()
 
-        assert committing.result(timeout=10) is None
+        assert committing.result(timeout=60) is None
 
 
 def test_a_fault_strikes_as_often_as_it_was_told_to(postgres_url, postgres_proxy, table):
@@ -229,7 +260,7 @@ def test_waiting_for_a_fault_that_does_not_come_fails(postgres_proxy):
 
 def test_a_server_that_is_down_ends_the_connection():
     def connect(proxy):
-        with socket.create_connection((HOST, proxy.port), timeout=10) as client:
+        with socket.create_connection((HOST, proxy.port), timeout=60) as client:
             client.recv(1)
 
     with socket.socket() as nobody:
@@ -245,7 +276,7 @@ def test_an_error_in_a_tests_own_predicate_is_not_swallowed(redis_server):
     proxy = Proxy(redis_server.port)
     proxy.__enter__()
     proxy.lose_answer(to=wrong)
-    with socket.create_connection((HOST, proxy.port), timeout=10) as client:
+    with socket.create_connection((HOST, proxy.port), timeout=60) as client:
         client.sendall(b"PING\r\n")
         with pytest.raises(ConnectionResetError):
             client.recv(1)

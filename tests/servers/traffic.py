@@ -25,6 +25,7 @@ class Effect(enum.Enum):
 
     LOSE_REQUEST = "the connection is cut instead of forwarding the request"
     LOSE_ANSWER = "the connection is cut once the server has answered, without the answer"
+    HOLD_REQUEST = "the request is kept back until the fault is released"
     HOLD_ANSWER = "the answer is kept back until the fault is released"
     NOTHING = "request and answer pass, and are counted"
 
@@ -41,13 +42,13 @@ class Fault:
         self._struck = threading.Event()
         self._released: Callable[[], object] = lambda: None
 
-    def wait(self, *, within: float = 10.0) -> None:
+    def wait(self, *, within: float = 60.0) -> None:
         """Return once it has struck. Raises AssertionError when it has not within so many seconds."""
         if not self._struck.wait(within):
             raise AssertionError(f"no request came in {within:g} s that {self._match!r} matches")
 
     def release(self) -> None:
-        """Let the answers that it holds go to their clients, and hold no more."""
+        """Let what it holds go where it was going, and hold no more."""
         self._left = 0
         self._released()
 
@@ -127,6 +128,7 @@ class Link:
         self._request = b""
         self._losing: Fault | None = None
         self._holding: Fault | None = None
+        # Of a request or of an answer, as the fault that holds it says.
         self._held = b""
 
     def made(self, end: End) -> None:
@@ -178,10 +180,10 @@ class Link:
         self.server.reset()
 
     def let_go(self, fault: Fault) -> None:
-        """Deliver the answer if it is this fault that holds it."""
+        """Deliver the request or the answer if it is this fault that holds it."""
         if self._holding is fault:
             held, self._holding, self._held = self._held, None, b""
-            self.client.write(held)
+            (self.server if fault.effect is Effect.HOLD_REQUEST else self.client).write(held)
 
     async def _dial(self) -> None:
         try:
@@ -215,6 +217,9 @@ class Link:
     def _from_client(self, data: bytes) -> None:
         if self.forgotten:
             return
+        if self._holding is not None and self._holding.effect is Effect.HOLD_REQUEST:
+            self._held += data
+            return
         self._request = (self._request + data)[:_WINDOW]
         for fault in self._traffic.faults:
             if not fault.takes(self._request):
@@ -224,6 +229,10 @@ class Link:
                 continue
             if fault.effect is Effect.LOSE_REQUEST:
                 self.cut()
+                fault.strike()
+                return
+            if fault.effect is Effect.HOLD_REQUEST:
+                self._holding, self._held = fault, data
                 fault.strike()
                 return
             if fault.effect is Effect.LOSE_ANSWER:
@@ -240,7 +249,7 @@ class Link:
             fault, self._losing = self._losing, None
             self.cut()
             fault.strike()
-        elif self._holding is not None:
+        elif self._holding is not None and self._holding.effect is Effect.HOLD_ANSWER:
             first = not self._held
             self._held += data
             if first:

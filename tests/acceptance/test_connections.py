@@ -26,7 +26,9 @@ def test_a_worker_opens_no_more_connections_than_its_pools(make_fleet, postgres_
 
     ``busy`` connections it needs then at the very least: the threads worker all of its pool, and one to renew.
     """
-    fleet = make_fleet(times={**LONG, "ADK_LEASE_RENEW_WITHIN": "0.5", "ADK_STORE_POOL": str(POOL)}, reaped=False)
+    # A connection that is given up stays the server's for a while, and would be counted.
+    patient = {**LONG, "ADK_SOCKET_TIMEOUT": str(4 * PATIENCE)}
+    fleet = make_fleet(times={**patient, "ADK_LEASE_RENEW_WITHIN": "0.5", "ADK_STORE_POOL": str(POOL)}, reaped=False)
     names = [f"run-{number}" for number in range(slots)]
     for name in names:
         fleet.models.hold(name, tenant="acme", iteration=1)

@@ -85,8 +85,15 @@ def test_a_rolling_restart_under_load_delays_and_repeats_nothing(make_fleet_on, 
     """P2, F4: of three workers, one after the other; no effect twice, no crash counted, no run left to a clock."""
     fleet = make_fleet_on(request.getfixturevalue(f"{broker}_url"), times=LONG, reaped=False)
     pools = ("threads", "prefork", "threads")
-    workers = [fleet.worker(f"old-{number}", pool=pool, slots=3) for number, pool in enumerate(pools)]
-    names = []
+    names = ["held"]
+    fleet.models.hold("held", tenant="acme", iteration=1)
+    workers = []
+    for number, pool in enumerate(pools):
+        workers.append(fleet.worker(f"old-{number}", pool=pool, slots=3))
+        if number == 0:
+            # At the least this one is in a model call as its worker leaves.
+            fleet.submit("held")
+            fleet.asked("held", iteration=1)
 
     def load() -> None:
         for _ in range(6):
@@ -100,6 +107,7 @@ def test_a_rolling_restart_under_load_delays_and_repeats_nothing(make_fleet_on, 
         assert old.stop() == 0, old.log()[-4000:]
         fleet.worker(f"new-{number}", pool=pool, slots=3)
 
+    fleet.models.release("held", tenant="acme", iteration=1)
     fleet.done_once(*names)
     told = [event for name in names for event in fleet.events(name)]
     given_back = [event.data["reason"] for event in told if event.kind == "given_back"]

@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(240)
 
 both = pytest.mark.parametrize("queue_type", ["classic", "quorum"])
 
-IMPATIENT = {"consumer_timeout": 2000, "channel_tick_interval": 500}
-"""A broker that waits two seconds, instead of half an hour, for a message to be acknowledged, and looks often."""
+IMPATIENT = {"consumer_timeout": 5000, "channel_tick_interval": 500}
+"""A broker that waits five seconds, instead of half an hour, for a message to be acknowledged, and looks often."""
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_a_step_that_outlasts_the_consumer_timeout(make_fleet_on, impatient_serv
 
 def timed_out_elsewhere(server: RabbitServer) -> None:
     """Take a message of another queue and keep it until the broker has lost its patience."""
-    with Connection(server.url(), connect_timeout=10) as connection:
+    with Connection(server.url(), connect_timeout=60) as connection:
         channel = connection.channel()
         channel.queue_declare("canary", auto_delete=True)
         channel.basic_publish(amqp.Message(b"{}"), exchange="", routing_key="canary")

@@ -168,7 +168,8 @@ class TestAChildThatIsKilled:
         assert fleet.written("booked") == ["run_1"]
         (event,) = [event for event in fleet.events() if event.kind == "recovered"]
         assert event.data["known_dead"] is True
-        assert worker.says("child_died")
+        # The parent says so once it is done, and the run may be through by then.
+        wait_until(lambda: worker.says("child_died"), within=PATIENCE, what="the parent to tell of it")
 
     def test_at_every_attempt_leaves_a_poisoned_run_and_a_worker_that_works(self, fleet):
         fleet.worker(pool="prefork", ADK_MAX_CRASHES="3")

@@ -44,7 +44,7 @@ class Flower:
         if password is not None:
             token = base64.b64encode(f"ann:{password or self._password}".encode()).decode()
             headers["Authorization"] = f"Basic {token}"
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, path, headers=headers)
             response = connection.getresponse()

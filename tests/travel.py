@@ -69,7 +69,7 @@ class TravelService:
             return self._ready.exists()
 
         try:
-            wait_until(ready, within=30, what="the booking service to be ready")
+            wait_until(ready, within=60, what="the booking service to be ready")
         except BaseException:
             self.kill()
             raise
@@ -86,7 +86,7 @@ class TravelService:
         """SIGKILL, and wait until it is gone."""
         self._end(signal.SIGKILL)
 
-    def wait(self, *, within: float = 30) -> int:
+    def wait(self, *, within: float = 60) -> int:
         """Wait until it ends by itself, and return its exit code."""
         assert self._process is not None
         code = self._process.wait(within)
@@ -99,7 +99,7 @@ class TravelService:
         process, self._process = self._process, None
         process.send_signal(how)
         try:
-            process.wait(30)
+            process.wait(60)
         finally:
             process.kill()
             process.communicate()

@@ -18,7 +18,7 @@ _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.1
 
 
-def wait_until(predicate: Callable[[], T], *, within: float = 10.0, what: str = "") -> T:
+def wait_until(predicate: Callable[[], T], *, within: float = 60.0, what: str = "") -> T:
     """Call ``predicate`` until it returns something true, and return that.
 
     ``within`` is in seconds and is there for the day when it never comes true, so be generous: it costs nothing
@@ -37,7 +37,7 @@ def wait_until(predicate: Callable[[], T], *, within: float = 10.0, what: str = 
         pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
-async def eventually(predicate: Callable[[], T | Awaitable[T]], *, within: float = 10.0, what: str = "") -> T:
+async def eventually(predicate: Callable[[], T | Awaitable[T]], *, within: float = 60.0, what: str = "") -> T:
     """Do as :func:`wait_until` does while the event loop runs on; the predicate may be async."""
     deadline = time.monotonic() + within
     pause = _FIRST_PAUSE

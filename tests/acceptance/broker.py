@@ -33,5 +33,5 @@ def empty(url: str) -> None:
 
 @contextmanager
 def _channel(url: str) -> Iterator[Any]:
-    with Connection(url, connect_timeout=10) as connection, connection.channel() as channel:
+    with Connection(url, connect_timeout=60) as connection, connection.channel() as channel:
         yield channel

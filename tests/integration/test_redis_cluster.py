@@ -92,7 +92,7 @@ async def test_a_node_that_is_away_takes_its_runs_with_it_and_no_others(stores, 
     with pytest.raises(StoreUnavailableError):
         await stores.runs.oldest_lapsed()
     redis_cluster.nodes[2].start()
-    wait_until(redis_cluster.healthy, within=30, what="the node to be back")
+    wait_until(redis_cluster.healthy, within=60, what="the node to be back")
 
     assert committed.verdict is Verdict.DONE
     assert [(one.busy, one.lease is not None) for one in renewed] == [(True, False), (False, True)]

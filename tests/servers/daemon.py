@@ -62,7 +62,7 @@ class Daemon:
         """The process's id, None while it does not run."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
-    def start(self, *, within: float = 30.0) -> None:
+    def start(self, *, within: float = 60.0) -> None:
         """Start the server and return once it answers. Raises :class:`ServerFailedError`."""
         if self.pid is not None:
             return
@@ -81,7 +81,7 @@ class Daemon:
             self.kill()
             raise ServerFailedError(f"{error}\n{self.log_tail()}") from None
 
-    def stop(self, *, within: float = 30.0) -> None:
+    def stop(self, *, within: float = 60.0) -> None:
         """End the server in good order; one that does not end in time is killed, and that is an error."""
         if self._process is None:
             return

@@ -115,7 +115,7 @@ class PgBouncer:
 
     def _answers(self) -> bool:
         try:
-            psycopg2.connect(self.url(self._server.url()), connect_timeout=10).close()
+            psycopg2.connect(self.url(self._server.url()), connect_timeout=60).close()
         except psycopg2.OperationalError:
             return False
         return True

@@ -123,7 +123,7 @@ class PostgresServer:
 
     def execute(self, statement: str | sql.Composable, *, database: str = "postgres") -> list[tuple[Any, ...]]:
         """Run one statement outside a transaction and return its rows, if it has any."""
-        connection = psycopg2.connect(self.url(database), connect_timeout=10)
+        connection = psycopg2.connect(self.url(database), connect_timeout=60)
         try:
             connection.autocommit = True
             with connection.cursor() as cursor:

@@ -139,7 +139,7 @@ class RabbitServer:
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Ask the server's management; see its own documentation of ``/api``. Raises AssertionError on a refusal."""
-        connection = http.client.HTTPConnection(HOST, self._http, timeout=30)
+        connection = http.client.HTTPConnection(HOST, self._http, timeout=60)
         try:
             token = base64.b64encode(f"{_USER}:{self._password}".encode()).decode()
             headers = {"Authorization": f"Basic {token}", "Content-Type": "application/json"}
@@ -195,7 +195,7 @@ class RabbitServer:
                 userid=_USER,
                 password=self._password,
                 virtual_host=_VHOST,
-                connect_timeout=5,
+                connect_timeout=60,
             )
             connection.connect()
             connection.close()

@@ -86,7 +86,7 @@ class RedisCluster:
                 client.execute_command("CLUSTER ADDSLOTSRANGE", number * share, last)
                 if number:
                     client.execute_command("CLUSTER MEET", HOST, self.nodes[0].port, self._bus[0])
-        wait_until(self.healthy, within=30, what="the nodes to know each other")
+        wait_until(self.healthy, within=60, what="the nodes to know each other")
 
     @staticmethod
     def _settled(node: RedisServer) -> bool:

@@ -52,7 +52,7 @@ def test_a_guard_that_is_closed_ends_what_is_left_too(child):
     with OrphanGuard() as guard:
         guard.watch(child.pid)
 
-    assert child.wait(timeout=10) == -9
+    assert child.wait(timeout=60) == -9
 
 
 def test_a_process_that_only_got_the_same_number_is_left_alone(child):

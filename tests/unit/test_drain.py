@@ -23,9 +23,9 @@ def test_it_is_heard_by_everyone_who_watches_now_or_later(drain):
     assert not drain.sent
     drain.send()
     drain.send()
-    assert first.wait(10)
+    assert first.wait(30)
     late = drain.watch(second.set)
-    assert second.wait(10)
+    assert second.wait(30)
     assert drain.sent
     watch.stop()
     late.stop()

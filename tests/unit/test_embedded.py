@@ -74,7 +74,7 @@ def test_it_ends_while_a_client_waits_for_a_message(broker):
 def test_what_kombu_asks_of_a_broker_it_answers(client):
     """Lists, the hash and the sorted set of unacknowledged messages, sets, publications, and a lock in Lua."""
     client.lpush("adk", "one")
-    assert client.brpop(["adk", "adk.control"], timeout=10) == (b"adk", b"one")
+    assert client.brpop(["adk", "adk.control"], timeout=60) == (b"adk", b"one")
     with client.pipeline() as pipe:
         pipe.zadd("unacked_index", {"tag": 1.0})
         pipe.hset("unacked", "tag", "body")

@@ -150,7 +150,7 @@ def test_a_new_file_is_opened_by_several_at_once(tmp_path):
 
             def connect(url=url, barrier=barrier):
                 engine = make_engine(url, SqlOptions(pool_size=1))
-                barrier.wait(10)
+                barrier.wait(30)
                 with engine.connect() as connection:
                     mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar_one()
                 engine.dispose()

@@ -806,7 +806,7 @@ async def test_a_late_outcome_of_a_thread_that_cannot_be_stopped_heals_the_run(b
 
     @tool(timeout=0.05, name="book")
     def book(seat: str) -> dict:
-        release.wait(10)
+        release.wait(30)
         done.append(seat)
         return {"seat": seat}
 
@@ -827,7 +827,7 @@ async def test_a_late_outcome_of_a_thread_past_its_iteration_s_time_heals_the_ru
     @tool(timeout=None, name="book")
     def book(seat: str) -> dict:
         begun.set()
-        release.wait(10)
+        release.wait(30)
         done.append(seat)
         return {"seat": seat}
 

@@ -81,14 +81,14 @@ def test_an_error_comes_through_as_it_is(face):
 
 def test_an_async_iterator_becomes_a_plain_one(target, face):
     assert list(face.count(3)) == [0, 1, 2]
-    assert target.closed.wait(10)
+    assert target.closed.wait(30)
 
 
 def test_an_iterator_that_is_dropped_half_way_is_closed(target, face):
     numbers = face.count(3)
     assert next(numbers) == 0
     numbers.close()
-    assert target.closed.wait(10)
+    assert target.closed.wait(30)
 
 
 def test_what_is_no_coroutine_is_passed_through_and_private_names_are_not(face):

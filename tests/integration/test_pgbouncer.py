@@ -54,7 +54,7 @@ async def opened():
 
 @pytest.fixture
 async def database(url):
-    made = Database(pooled(url), SqlOptions(pool_size=2, socket_timeout=2))
+    made = Database(pooled(url), SqlOptions(pool_size=2, socket_timeout=4))
     yield made
     await made.close()
 
@@ -83,7 +83,7 @@ async def test_every_transaction_has_its_limits_from_its_first_statement_on(data
     def work(tx):
         return [tuple(tx.execute(LIMITS).one()) for _ in range(2)]
 
-    wanted = ("1600ms", "1s", "2s", "read committed")
+    wanted = ("3200ms", "2s", "4s", "read committed")
     assert await database.write(work) == [wanted, wanted]
     assert await database.read(lambda tx: tuple(tx.execute(LIMITS).one())) == wanted
 
@@ -110,7 +110,7 @@ async def test_a_statement_that_takes_too_long_is_given_up_by_the_server(databas
 
 
 async def test_a_lock_is_not_waited_for_for_ever(opened, url, postgres_store_url):
-    stores = opened(pooled(url), socket_timeout=0.5)
+    stores = opened(pooled(url), socket_timeout=3)
     await stores.leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=LONG)
     other = psycopg2.connect(postgres_store_url)
     with other, other.cursor() as cursor:
@@ -202,7 +202,7 @@ async def test_a_pooler_that_was_restarted_is_found_again(opened, pgbouncer, url
 
 async def test_a_pooler_that_has_nothing_left_to_lend_is_not_waited_for_for_ever(opened, url):
     """Renewals stand in the same line: a lease's holder has to learn in time that it cannot renew."""
-    stores = opened(pooled(url), socket_timeout=1)
+    stores = opened(pooled(url), socket_timeout=3)
     borrowed = [psycopg2.connect(url) for _ in range(4)]
     for connection in borrowed:
         connection.cursor().execute("SELECT 1")

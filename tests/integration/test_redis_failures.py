@@ -221,7 +221,7 @@ async def test_an_acquisition_whose_answer_was_lost_is_refused_like_any_other(dr
 
 async def test_a_write_that_says_nothing_is_an_unknown_one(opened, url, redis_proxy):
     """F5: it was carried out, and the answer never came."""
-    driver = Driver(opened(url, socket_timeout=1))
+    driver = Driver(opened(url, socket_timeout=3))
     lease = await driver.worker()
     fault = redis_proxy.hold_answer(to=WRITE)
 
@@ -326,7 +326,7 @@ async def test_a_server_that_is_down_is_named_without_its_password(opened, store
 
 async def test_a_server_that_says_nothing_is_given_up(opened, url, redis_proxy):
     """The network swallows everything: neither side sees an error, and nobody waits for ever."""
-    driver = Driver(opened(url, socket_timeout=1))
+    driver = Driver(opened(url, socket_timeout=3))
     lease = await driver.worker()
 
     redis_proxy.pause()
@@ -339,7 +339,7 @@ async def test_a_server_that_says_nothing_is_given_up(opened, url, redis_proxy):
 
 async def test_a_server_that_is_stopped_is_given_up(opened, own_server):
     """SIGSTOP: it takes connections, and answers nothing."""
-    driver = Driver(opened(made(own_server.url()), socket_timeout=1))
+    driver = Driver(opened(made(own_server.url()), socket_timeout=3))
     lease = await driver.worker()
 
     os.kill(own_server.pid, signal.SIGSTOP)

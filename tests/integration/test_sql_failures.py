@@ -218,7 +218,7 @@ async def test_a_server_that_is_down_is_named_without_its_password(opened, postg
 
 async def test_a_server_that_says_nothing_is_given_up(opened, url, postgres_proxy):
     """The network swallows everything: neither side sees an error, and nobody waits for ever."""
-    driver = Driver(opened(url, socket_timeout=1))
+    driver = Driver(opened(url, socket_timeout=3))
     lease = await driver.worker()
 
     postgres_proxy.pause()
@@ -233,7 +233,7 @@ async def test_a_server_that_says_nothing_is_given_up(opened, url, postgres_prox
 
 async def test_a_commit_that_says_nothing_is_an_unknown_one(opened, url, postgres_proxy):
     """F5: it was carried out, and the answer never came."""
-    driver = Driver(opened(url, socket_timeout=1))
+    driver = Driver(opened(url, socket_timeout=3))
     lease = await driver.worker()
     fault = postgres_proxy.hold_answer(to=b"COMMIT")
 
@@ -337,7 +337,7 @@ async def test_a_writer_that_stops_in_mid_transaction_holds_up_nobody_for_ever(o
     """F1, F5: the server ends its transaction, and another does the same write; it is there once in the end."""
     driver = Driver(opened(postgres_store_url))
     lease = await driver.worker()
-    stopped = Database(postgres_store_url, SqlOptions(socket_timeout=1))
+    stopped = Database(postgres_store_url, SqlOptions(socket_timeout=3))
     halfway, go_on = threading.Event(), threading.Event()
 
     def work(tx):
@@ -365,7 +365,7 @@ async def test_a_writer_that_stops_in_mid_transaction_holds_up_nobody_for_ever(o
 
 
 async def test_a_lock_is_not_waited_for_for_ever(opened, postgres_store_url):
-    stores = opened(postgres_store_url, socket_timeout=0.5)
+    stores = opened(postgres_store_url, socket_timeout=3)
     await stores.leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=LONG)
     other = psycopg2.connect(postgres_store_url)
     with other, other.cursor() as cursor:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         RunNotFoundError,
         RunStateError,
         SchemaVersionError,
+        SealKeyMissingError,
         StaleFenceError,
         StoreUnavailableError,
         ToolArgumentsError,
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from adk_worker.resumer import Carried, Resumer
     from adk_worker.runner import AgentRunner, RunResult
     from adk_worker.runs import Dispatch, Run, RunStatus, RunStore, Stores
+    from adk_worker.sealing import SealKey, SealKeys
     from adk_worker.settings import Settings
     from adk_worker.tools import Tool, tool
     from adk_worker.transitions import Attention, FleetPolicy
@@ -190,6 +192,9 @@ __all__ = [
     "RunStore",
     "SchemaVersionError",
     "ScriptedProvider",
+    "SealKey",
+    "SealKeyMissingError",
+    "SealKeys",
     "Settings",
     "StaleFenceError",
     "StoreUnavailableError",
@@ -238,8 +243,8 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
             "HistoryUnavailableError IndeterminateToolCallError InvalidNameError LeaseError LeaseLostError "
             "ModelError ModelUnavailableError NoCheckpointError NotAllowedError NotJSONError "
             "ResumeConflictError RevisionMismatchError RunExistsError RunLeaseError RunNotFoundError "
-            "RunStateError SchemaVersionError StaleFenceError StoreUnavailableError ToolArgumentsError "
-            "ToolError UnknownAgentError ValueTooLargeError WaitTimeoutError"
+            "RunStateError SchemaVersionError SealKeyMissingError StaleFenceError StoreUnavailableError "
+            "ToolArgumentsError ToolError UnknownAgentError ValueTooLargeError WaitTimeoutError"
         ),
         "events": "Event EventKind",
         "filters": "RunFilter",
@@ -264,6 +269,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "resumer": "Carried Resumer",
         "runner": "AgentRunner RunResult",
         "runs": "Dispatch Run RunStatus RunStore Stores",
+        "sealing": "SealKey SealKeys",
         "settings": "Settings",
         "tools": "Tool tool",
         "transitions": "Attention FleetPolicy",

@@ -367,7 +367,7 @@ class Fleet:
             from adk_worker.redaction import Redactor  # noqa: PLC0415 - for those who submit
 
             self._redactor = Redactor()
-        masker = self._redactor.masker()
+        masker = self._redactor.masker(of=(asked.tenant, asked.run_id))
         masked = replace(asked, input=masker.text(asked.input), metadata=masker.json(asked.metadata))
         return replace(masked, masks=masker.state())
 

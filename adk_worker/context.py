@@ -38,8 +38,8 @@ class ToolContext:
     fence: int | None = None
     """Rises with every worker that takes the run: a far side that remembers the highest one it saw can refuse a worker
     that was superseded (F3). ``None`` where the run holds no lease."""
-    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
-    """What the submitter gave with the run. Read-only."""
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict, repr=False)
+    """What the submitter gave with the run, secrets included where there are seal keys (R2). Read-only."""
     sink: ProgressSink | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:

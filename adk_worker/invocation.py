@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -130,3 +130,21 @@ def refuse_unknown(name: str, known: Iterable[str]) -> ToolOutcome:
 def refuse_invalid(error: ToolArgumentsError) -> ToolOutcome:
     """What the model is told whose arguments do not fit. There is no claim (I10)."""
     return ToolOutcome(kind=OutcomeKind.REFUSED, content=shortened(str(error)))
+
+
+def refuse_masked(without: Sequence[str], *, kept: bool) -> ToolOutcome:
+    """What the model is told whose arguments have placeholders that stand for nothing here (R2). There is no claim.
+
+    ``kept`` says that originals are kept: those placeholders are not among them.
+    """
+    if kept:
+        said = (
+            f"The call was not made: {shortened(', '.join(without), 200)} in its arguments stands for no secret that "
+            "is kept for this run. Use placeholders as they were given, or make the call without."
+        )
+    else:
+        said = (
+            "The call was not made: its arguments contain a masked secret ([secret:…]), and the original is not "
+            "kept. Make the call without it, or say that it cannot be made."
+        )
+    return ToolOutcome(kind=OutcomeKind.REFUSED, content=said)

@@ -14,14 +14,14 @@ from adk_worker.checkpoint import Checkpoint, CheckpointBoundary, OutstandingCal
 from adk_worker.errors import CallKeyReusedError, ModelError, ToolArgumentsError
 from adk_worker.idempotency import call_key
 from adk_worker.interruption import Cause, Interrupted
-from adk_worker.invocation import refuse_invalid, refuse_unknown
+from adk_worker.invocation import refuse_invalid, refuse_masked, refuse_unknown
 from adk_worker.messages import Message, ToolCallPart, dump_messages, load_messages
 from adk_worker.model import ModelAnswer, ModelRequest
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
-from adk_worker.redaction import contains_placeholder
 from adk_worker.results import shortened
 from adk_worker.scribe import Standing, Turnover, Wrapped
 from adk_worker.surroundings import Surroundings
+from adk_worker.tools import Tool
 from adk_worker.transitions import Attention
 from adk_worker.turn import Turn, TurnEnd, Undecided
 
@@ -186,18 +186,8 @@ class Iteration:
             outcome = ToolOutcome(kind=OutcomeKind.REFUSED, content=self._in.masker.text(shortened(refused)))
         elif tool is None:
             outcome = refuse_unknown(part.name, self._in.agent.tool_names)
-        elif contains_placeholder(part.arguments):
-            # Masked text is never executed: without seal keys there is no original to put back (R2).
-            said = (
-                "The call was not made: its arguments contain a masked secret ([secret:…]), and the original is not "
-                "kept. Make the call without it, or say that it cannot be made."
-            )
-            outcome = ToolOutcome(kind=OutcomeKind.REFUSED, content=said)
         else:
-            try:
-                tool.validate(part.arguments)
-            except ToolArgumentsError as error:
-                outcome = refuse_invalid(error)
+            outcome = self._refused(tool, part)
         key = None
         if self._in.scribe.keyed:
             key = call_key(tenant=frontier.tenant, run_id=frontier.run_id, iteration=iteration, index=index)
@@ -210,6 +200,20 @@ class Iteration:
             key=key,
             outcome=outcome,
         )
+
+    def _refused(self, tool: Tool, part: ToolCallPart) -> ToolOutcome | None:
+        """Why the call is not made, to be told the model; ``None`` if it is."""
+        masker = self._in.masker
+        without = masker.without_original(part.arguments)
+        if without:
+            # Masked text is never executed: there is no original to put back (R2).
+            return refuse_masked(without, kept=masker.seals)
+        try:
+            tool.validate(masker.put_back(part.arguments))
+        except ToolArgumentsError as error:
+            invalid = refuse_invalid(error)  # a validator of the author's may repeat what it was given
+            return invalid.model_copy(update={"content": masker.json(invalid.content)})
+        return None
 
     def _needs_approval(self, call: OutstandingCall) -> bool:
         tool = self._in.agent.tool(call.tool)

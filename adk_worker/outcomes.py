@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from adk_worker.messages import ToolResultPart
 
@@ -34,12 +34,17 @@ class OutcomeKind(StrEnum):
 
 
 class ToolOutcome(BaseModel):
-    """The settled end of one call: its kind and the JSON that the model is told."""
+    """The settled end of one call: its kind and the JSON that the model is told.
+
+    ``sealed`` are the originals of what was masked in it first, by number and encrypted, for whoever carries the run on
+    (R2). A tool's author leaves it alone.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: OutcomeKind
     content: JsonValue = None
+    sealed: dict[str, str] = Field(default_factory=dict, repr=False, exclude_if=lambda sealed: not sealed)
 
     def result(self, *, call_id: str, name: str) -> ToolResultPart:
         """The part of the transcript that tells the model."""

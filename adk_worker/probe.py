@@ -55,8 +55,8 @@ class Unknown:
 ProbeAnswer: TypeAlias = Happened | NeverWill | NotYet | Unknown
 
 Probe: TypeAlias = Callable[[str, dict[str, JsonValue]], ProbeAnswer | Awaitable[ProbeAnswer]]
-"""``probe(key, arguments)``, sync or async: the call's idempotency key, and its arguments as the model gave them. It
-must not change anything, except that the far side may come to refuse the key."""
+"""``probe(key, arguments)``, sync or async: the call's idempotency key, and its arguments as the tool was given them,
+as JSON. It must not change anything, except that the far side may come to refuse the key."""
 
 
 async def ask(

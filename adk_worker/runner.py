@@ -76,7 +76,8 @@ class AgentRunner:
 
     :param provider: makes the model calls; by default whatever the agent's ``model`` names.
     :param models: how the calls of real models are made, where ``provider`` or the agent does not say.
-    :param redactor: masks what enters the run (R1); ``Redactor(enabled=False)`` leaves everything as it is.
+    :param redactor: masks what enters the run (R1); ``Redactor(enabled=False)`` leaves everything as it is, and one
+        with ``seal_keys`` keeps the originals for the tools (R2).
     :param tool_threads: how many sync tools run at once.
 
     A runner that makes calls of real models keeps their connections; ``async with`` gives them back, as does
@@ -138,7 +139,7 @@ class AgentRunner:
         """
         run_id = run_id if run_id is not None else uuid.uuid4().hex
         check_run(tenant, run_id)
-        masker = self._redactor.masker()
+        masker = self._redactor.masker(of=(tenant, run_id))
         frontier = Checkpoint(
             tenant=tenant,
             run_id=run_id,
@@ -164,6 +165,7 @@ class AgentRunner:
         :raises NoCheckpointError: nothing is stored under that name.
         :raises RevisionMismatchError: the run was begun by another revision of the agent (C7).
         :raises ResumeConflictError: another resume of the run is under way (I9).
+        :raises SealKeyMissingError: what the run has sealed does not open with the redactor's keys (R2).
 
         and whatever :meth:`run` and :meth:`Resumer.resume` raise.
         """
@@ -235,12 +237,14 @@ class AgentRunner:
             handle=stored,
             lease=held.lease,
         )
+        masker = self._redactor.masker(frontier.masks, of=(frontier.tenant, frontier.run_id))
+        masker.check_seals()
         iteration = Iteration(
             Surroundings(
                 agent=agent,
                 provider=self._providers.resolve(self._provider or agent.model),
                 scribe=scribe,
-                masker=self._redactor.masker(frontier.masks),
+                masker=masker,
                 interruption=held.interruption,
                 executor=self._executor,
                 keep_late=self._keep_late,

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
@@ -25,6 +25,7 @@ from adk_worker.urls import without_secrets
 
 if TYPE_CHECKING:
     from adk_worker.redaction import Redactor
+    from adk_worker.sealing import SealKeys
 
 PREFIX: Final = "ADK_"
 
@@ -150,6 +151,14 @@ class Settings(BaseSettings):
     redact_patterns: tuple[str, ...] = Field(
         default=(), description='More secrets to mask, as a JSON array of regular expressions: ["shop_[a-z0-9]{32}"].'
     )
+    seal_keys: SecretStr | None = Field(
+        default=None,
+        description="Keys that seal masked secrets, so that tools are given them: ID:SECRET,ID:SECRET, the first one "
+        "seals, all open (R2). `adk seal keys new` makes one. The same in every process, web apps included.",
+    )
+    seal_keys_file: Path | None = Field(
+        default=None, description="The same in a file, a key to a line, that nobody else may read (chmod 600)."
+    )
     tool_threads: Count = Field(default=32, description="How many sync tools may run at once in a process.")
     store_pool: Count = Field(default=10, description="How many connections to the store a process may hold.")
     socket_timeout: Seconds = Field(
@@ -218,13 +227,32 @@ class Settings(BaseSettings):
 
     @property
     def redactor(self) -> Redactor:
-        """What masks the text that enters a run.
+        """What masks the text that enters a run, and seals what it masks if there are keys.
 
-        :raises ConfigurationError: one of ``redact_patterns`` is no regular expression.
+        :raises ConfigurationError: one of ``redact_patterns`` is no regular expression, or the seal keys cannot be
+            read.
         """
         from adk_worker.redaction import Redactor  # noqa: PLC0415 - for those who mask
 
-        return Redactor(extra_patterns=self.redact_patterns, enabled=self.redact)
+        patterns, keys = self.redact_patterns, self.read_seal_keys()
+        if keys is None:
+            return Redactor(extra_patterns=patterns, enabled=self.redact)
+        return Redactor(extra_patterns=patterns, enabled=self.redact, seal_keys=keys)
+
+    def read_seal_keys(self) -> SealKeys | None:
+        """The keys that seal, read now; ``None`` where neither setting names any.
+
+        :raises ConfigurationError: they cannot be read, or others may read the file.
+        """
+        if self.seal_keys_file is not None:
+            from adk_worker.key_file import read_keys  # noqa: PLC0415 - for those who have a file
+
+            return read_keys(self.seal_keys_file)
+        if self.seal_keys is None:
+            return None
+        from adk_worker.sealing import SealKeys  # noqa: PLC0415 - for those who seal
+
+        return SealKeys.parse(self.seal_keys.get_secret_value().split(","))
 
     @field_validator("agents", mode="before")
     @classmethod
@@ -257,6 +285,8 @@ class Settings(BaseSettings):
             wrong.append("ADK_MODEL_BACKOFF_MAX has to be at least ADK_MODEL_BACKOFF")
         if self.model_timeout >= self.iteration_timeout:
             wrong.append("ADK_MODEL_TIMEOUT has to be below ADK_ITERATION_TIMEOUT, which ends the whole iteration")
+        if self.seal_keys is not None and self.seal_keys_file is not None:
+            wrong.append("ADK_SEAL_KEYS and ADK_SEAL_KEYS_FILE are both set: keep the one that has the keys")
         if self.queue_type == "quorum" and self.broker_url and not self.broker_url.startswith(("amqp", "pyamqp")):
             wrong.append("ADK_QUEUE_TYPE quorum is RabbitMQ's: ADK_BROKER_URL has to be amqp://… or amqps://…")
         if wrong:

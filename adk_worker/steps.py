@@ -10,17 +10,20 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from adk_worker.agent import Agent
 from adk_worker.checkpoint import Checkpoint
 from adk_worker.deployment import CONFLICTS, accepted
 from adk_worker.errors import (
+    CheckpointFormatError,
     HistoryUnavailableError,
     ModelUnavailableError,
+    SealKeyMissingError,
     StaleFenceError,
     StoreUnavailableError,
 )
@@ -34,7 +37,7 @@ from adk_worker.liveness import Holder
 from adk_worker.log import get_logger
 from adk_worker.messages import Message
 from adk_worker.providers import Providers
-from adk_worker.redaction import Redactor
+from adk_worker.redaction import Masker, Redactor
 from adk_worker.registry import Registry
 from adk_worker.results import MAX_RESULT_BYTES, text_of
 from adk_worker.runs import Committed, Dispatch, Run, Stores, Taken
@@ -94,6 +97,13 @@ class _Back:
     detail: str
     attention: Attention | None = None
     delay: float | None = None
+
+
+@dataclass(slots=True)
+class _Said:
+    """By what is masked what is said of a step: the submit's masker, and the frontier's as soon as that is read."""
+
+    masker: Masker
 
 
 class Stepper:
@@ -184,34 +194,40 @@ class Stepper:
             return held
 
     async def _carry(self, taken: Taken, interruption: Interruption) -> tuple[StepEnd, int | None]:
+        said = _Said(self._first_masker(taken.run))
         try:
-            return await self._advance(taken, interruption)
+            return await self._advance(taken, interruption, said)
         except (StaleFenceError, StoreUnavailableError):
             raise
         except HistoryUnavailableError as error:
             return await self._park(taken, interruption, Attention.HISTORY_UNAVAILABLE, str(error))
+        except SealKeyMissingError as error:
+            return await self._park(taken, interruption, Attention.SEAL_KEY_MISSING, str(error))
         except Interrupted as interrupted:
             if interrupted.cause is Cause.SUPERSEDED:
                 return StepEnd.SUPERSEDED, None
             back = _interrupted(interrupted.cause, draining=interruption.draining)
-            return await self._give_back(taken, interruption, back)
+            return await self._give_back(taken, interruption, back, said.masker)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run goes back to the queue, and it counts
             back = _back(error)
-            self._tell(taken.run, back, error)
-            return await self._give_back(taken, interruption, back)
+            _tell(taken.run, back, error, said.masker)
+            return await self._give_back(taken, interruption, back, said.masker)
 
-    def _tell(self, run: Run, back: _Back, error: Exception) -> None:
-        masker = self._redactor.masker(run.masks)
-        told = {"detail": masker.text(back.detail)}
-        if back.reason is Reason.EXCEPTION:
-            # Not as exc_info: what prints that would print the error's own words, which nobody has masked (R1).
-            told["exception"] = masker.text(_traceback(error))
-        _log.warning("step_gave_back", tenant=run.tenant, run_id=run.run_id, **told)
+    def _first_masker(self, run: Run) -> Masker:
+        try:
+            return self._masker(run, run.masks)
+        except CheckpointFormatError:  # a newer version's; what is said of the run is still masked
+            return self._redactor.masker()
 
-    async def _advance(self, taken: Taken, interruption: Interruption) -> tuple[StepEnd, int | None]:
+    def _masker(self, run: Run, state: Mapping[str, Any]) -> Masker:
+        return self._redactor.masker(state, of=(run.tenant, run.run_id))
+
+    async def _advance(self, taken: Taken, interruption: Interruption, said: _Said) -> tuple[StepEnd, int | None]:
         run, lease = taken.run, taken.lease
         agent, stored = accepted(run, taken.payload, self._registry)
         frontier, handle = await certain(lambda: self._resolved(run, agent, stored), interruption)
+        said.masker = masker = self._masker(run, frontier.masks)
+        masker.check_seals()
         scribe = FleetScribe(
             self._stores, lease, interruption, handle=handle, policy=self._policy, max_bytes=self._max_bytes
         )
@@ -219,7 +235,7 @@ class Stepper:
             agent=agent,
             provider=self._providers.resolve(agent.model),
             scribe=scribe,
-            masker=self._redactor.masker(frontier.masks),
+            masker=masker,
             interruption=interruption,
             executor=self._executor,
             keep_late=self._keep_late,
@@ -281,8 +297,10 @@ class Stepper:
         )
         return StepEnd.CANCELLED if committed.verdict is Verdict.CANCELLED else StepEnd.PARKED, None
 
-    async def _give_back(self, taken: Taken, interruption: Interruption, back: _Back) -> tuple[StepEnd, int | None]:
-        masked = self._redactor.masker(taken.run.masks).text(back.detail)
+    async def _give_back(
+        self, taken: Taken, interruption: Interruption, back: _Back, masker: Masker
+    ) -> tuple[StepEnd, int | None]:
+        masked = masker.text(back.detail)
 
         async def give_back() -> Committed:
             return await self._stores.runs.give_back(
@@ -307,6 +325,14 @@ class Stepper:
     def _keep_late(self, task: asyncio.Task[None]) -> None:
         self._late.add(task)
         task.add_done_callback(self._late.discard)
+
+
+def _tell(run: Run, back: _Back, error: Exception, masker: Masker) -> None:
+    told = {"detail": masker.text(back.detail)}
+    if back.reason is Reason.EXCEPTION:
+        # Not as exc_info: what prints that would print the error's own words, which nobody has masked (R1).
+        told["exception"] = masker.text(_traceback(error))
+    _log.warning("step_gave_back", tenant=run.tenant, run_id=run.run_id, **told)
 
 
 def _interrupted(cause: Cause, *, draining: bool) -> _Back:

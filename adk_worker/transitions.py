@@ -35,6 +35,7 @@ class Attention(StrEnum):
     POISONED = "poisoned"
     FRONTIER_LOST = "frontier_lost"
     HISTORY_UNAVAILABLE = "history_unavailable"
+    SEAL_KEY_MISSING = "seal_key_missing"
     OVER_BUDGET = "over_budget"
     AGENT_UNKNOWN = "agent_unknown"
     REVISION_MISMATCH = "revision_mismatch"

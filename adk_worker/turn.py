@@ -159,7 +159,7 @@ class Turn:
         asked = ask(
             tool.probe,
             call.key,
-            call.arguments,
+            self._masker.put_back(call.arguments),
             executor=self._executor,
             max_result_bytes=self._max_result_bytes,
         )
@@ -253,7 +253,8 @@ class Turn:
             ended: ToolOutcome | Unresolved = refuse_unknown(call.tool, self._agent.tool_names)
         else:
             try:
-                values = tool.validate(call.arguments)
+                # The originals are put back here and for the tool alone; claim and digest are of the masked ones (R2).
+                values = tool.validate(self._masker.put_back(call.arguments))
             except ToolArgumentsError as error:
                 ended = refuse_invalid(error)
             else:
@@ -319,7 +320,7 @@ class Turn:
             call_id=call.call_id,
             idempotency_key=call.key,
             fence=self._scribe.fence,
-            metadata=self._frontier.metadata,
+            metadata=self._masker.put_back(self._frontier.metadata),
             sink=functools.partial(self._progress, call),
         )
 
@@ -328,7 +329,7 @@ class Turn:
         _log.info("tool_progress", tool=call.tool, message=self._masker.text(message), fraction=fraction, **run)
 
     def _masked(self, outcome: ToolOutcome) -> ToolOutcome:
-        return outcome.model_copy(update={"content": self._masker.json(outcome.content)})
+        return self._masker.outcome(outcome, besides=self._frontier.masks)
 
 
 async def _all(works: Sequence[asyncio.Future[None]]) -> None:

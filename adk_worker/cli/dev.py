@@ -1,4 +1,4 @@
-"""``adk dev``: a whole fleet on this machine, which needs no server and leaves nothing but the database's file."""
+"""``adk dev``: a whole fleet on this machine, which needs no server and leaves the database's file, and its keys."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ TIMES: Final[Mapping[str, str]] = MappingProxyType(
 """So short that a recovery is seen while one looks, where the environment does not say otherwise."""
 
 _OURS: Final = ("ADK_STORE_URL", "ADK_MIGRATE_URL", "ADK_BROKER_URL")
+_UNTOLD: Final = ("ADK_SEAL_KEYS",)
+"""What is written nowhere."""
 _DEFAULT_CONCURRENCY: Final = MappingProxyType({"threads": 8, "prefork": 2, "solo": 1})
 
 
@@ -51,6 +53,11 @@ class _Wanted:
     pool: str
     concurrency: int
     port_file: Path | None
+
+    @property
+    def keys(self) -> Path:
+        """The file of seal keys beside the database."""
+        return self.database.with_name(f"{self.database.name}.keys")
 
 
 @click.command("dev", short_help="Run a whole fleet on this machine: SQLite, a broker, workers.")
@@ -88,7 +95,8 @@ def dev(
 ) -> int:
     """Run a whole fleet on this machine until Ctrl-C: a SQLite file, a broker on the loopback, workers and beat.
 
-    No server is needed, and nothing stays behind but the database's file. Whatever dies is started again: kill -9 any
+    No server is needed, and nothing stays behind but the database's file, and beside it one with seal keys, unless the
+    environment has some. Whatever dies is started again: kill -9 any
     of it, and the runs go on. Other terminals find the fleet by themselves, in the same folder first.
 
     Times are short unless the environment says otherwise, so that a recovery is seen: a lease of 6 s, a reaper each
@@ -111,8 +119,9 @@ async def _run(wanted: _Wanted) -> None:
     environment = _environment(wanted, port)
     settings = _checked(environment, wanted)
     # What the programs are given is what other terminals have to be given, and no more of the environment than that.
-    told = {name: value for name, value in environment.items() if name.startswith("ADK_")}
+    told = {name: value for name, value in environment.items() if name.startswith("ADK_") and name not in _UNTOLD}
     await asyncio.to_thread(_upgrade, settings.store_url)
+    _seal_keys(settings, wanted)
     log = Log()
     supervisor = Supervisor(environment, log.line)
     log.on_broken = supervisor.stop
@@ -144,6 +153,9 @@ def _environment(wanted: _Wanted, port: int) -> dict[str, str]:
     """What every program of the fleet finds in its environment."""
     kept = {name: value for name, value in os.environ.items() if name not in _OURS}
     times = {name: value for name, value in TIMES.items() if not kept.get(name)}
+    if not kept.get("ADK_SEAL_KEYS"):
+        # As other folders have to find it.
+        kept["ADK_SEAL_KEYS_FILE"] = str(Path(kept.get("ADK_SEAL_KEYS_FILE") or wanted.keys).absolute())
     return {
         **kept,
         **times,
@@ -170,7 +182,8 @@ def _checked(environment: Mapping[str, str], wanted: _Wanted) -> Settings:
         raise ConfigurationError(
             "adk dev needs the extra 'embedded' for its broker: pip install 'adk-worker[embedded]'"
         )
-    given = {name: environment[name] for name in ("ADK_AGENTS", *TIMES, "ADK_STORE_URL", "ADK_BROKER_URL")}
+    names = ("ADK_AGENTS", *TIMES, "ADK_STORE_URL", "ADK_BROKER_URL", "ADK_SEAL_KEYS_FILE")
+    given = {name: environment[name] for name in names if name in environment}
     settings = Settings.load(**{name.removeprefix(PREFIX).lower(): value for name, value in given.items()})
     if not settings.agents:
         raise ConfigurationError(
@@ -195,6 +208,16 @@ def _upgrade(store_url: str) -> None:
     after = migrate.current(store_url)
     if before != after:
         say(f"database: upgraded from {before or 'nothing'} to {after}")
+
+
+def _seal_keys(settings: Settings, wanted: _Wanted) -> None:
+    """Make the keys beside the database, if no others are named, and see that those there are can be read."""
+    from adk_worker.key_file import make_keys
+    from adk_worker.sealing import SealKey
+
+    if settings.seal_keys_file == wanted.keys and make_keys(wanted.keys, SealKey.new("dev")):
+        say(f"seal keys: made {printable(str(wanted.keys))}; keep it with the database, and out of version control")
+    settings.read_seal_keys()
 
 
 def _free_port() -> int:

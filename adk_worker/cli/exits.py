@@ -84,6 +84,7 @@ _MUST_NOT_GO_ON = frozenset(
         Attention.KEY_REUSED,
         Attention.FRONTIER_LOST,
         Attention.HISTORY_UNAVAILABLE,
+        Attention.SEAL_KEY_MISSING,
     }
 )
 

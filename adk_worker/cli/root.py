@@ -24,6 +24,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "prune": "adk_worker.cli.prune:prune",
         "run": "adk_worker.cli.run:run",
         "schema": "adk_worker.cli.schema:schema",
+        "seal": "adk_worker.cli.seal:seal",
     }
 )
 """Each command, and where it is."""

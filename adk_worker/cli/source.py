@@ -158,6 +158,8 @@ class FromSettings:
                     for name in Settings.model_fields
                     if told.get(name) and not os.environ.get(f"{PREFIX}{name.upper()}")
                 }
+                if os.environ.get(f"{PREFIX}SEAL_KEYS"):
+                    given.pop("seal_keys_file", None)  # it says the same otherwise
         settings = Settings.load(**given)
         if settings.store_url.startswith("memory:"):
             raise ConfigurationError(

@@ -25,7 +25,8 @@
     │   ├── CheckpointFormatError       written by a newer version (C4)
     │   ├── RevisionMismatchError       the agent is another revision (C7)
     │   ├── FrontierLostError           the stored frontier is older than what ran (C3)
-    │   └── HistoryUnavailableError     the transcript does not resolve (H2)
+    │   ├── HistoryUnavailableError     the transcript does not resolve (H2)
+    │   └── SealKeyMissingError         what the run has sealed cannot be opened here (R2)
     ├── CallError
     │   ├── IndeterminateToolCallError  nobody knows whether these calls happened (I5)
     │   ├── CallKeyReusedError          a key came back with other arguments (I1)
@@ -80,6 +81,7 @@ from adk_worker.errors.running import (
     RunLeaseError,
     RunNotFoundError,
     RunStateError,
+    SealKeyMissingError,
     StaleFenceError,
     WaitTimeoutError,
 )
@@ -124,6 +126,7 @@ __all__ = [
     "RunNotFoundError",
     "RunStateError",
     "SchemaVersionError",
+    "SealKeyMissingError",
     "StaleFenceError",
     "StoreUnavailableError",
     "ToolArgumentsError",

@@ -196,3 +196,28 @@ class WaitTimeoutError(AdkError, TimeoutError):
     def of_run(cls, run_id: str, seconds: float) -> Self:
         """The error of a wait for a run to rest."""
         return cls(what=f"the end of run {run_id!r}", seconds=seconds)
+
+
+class SealKeyMissingError(CheckpointError):
+    """What the run has sealed cannot be opened here; ``key_id`` names the key that it was sealed under (R2).
+
+    ``known`` are the ids of the keys that this process has. ``does_not_open`` says that the key of that id is among
+    them and is another one, or that what is stored was moved or damaged.
+    """
+
+    def __init__(
+        self, *, tenant: str, run_id: str, key_id: str, known: tuple[str, ...] = (), does_not_open: bool = False
+    ) -> None:
+        if does_not_open:
+            why = "and the key of that id here does not open it: it is another key, or the seal was moved or damaged"
+        else:
+            why = f"which this process does not have (it has: {', '.join(known) or 'none'})"
+        super().__init__(
+            f"run {run_id!r} of tenant {tenant!r} holds secrets sealed under the key {key_id!r}, {why}. Put that key "
+            "back into ADK_SEAL_KEYS or ADK_SEAL_KEYS_FILE of the workers, restart them, then resume the run."
+        )
+        self.tenant = tenant
+        self.run_id = run_id
+        self.key_id = key_id
+        self.known = known
+        self.does_not_open = does_not_open

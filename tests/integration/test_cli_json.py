@@ -13,6 +13,7 @@ from adk_worker.cli import schemas
 from adk_worker.cli.answers import ANSWERS
 from adk_worker.liveness import Holder
 from adk_worker.pulse import Phase, Pulse, PulseFile
+from adk_worker.sealing import SealKey
 from tests.integration.given import given
 from tests.integration.test_cli import Adk
 from tests.servers.daemon import free_port
@@ -42,6 +43,9 @@ ROWS = [
     ("run", "held", "--resume run_1 --tenant acme", 3),
     ("run", "completed", "--resume run_1 --tenant acme", 1),
     ("run", "nothing", "--resume run_1 --tenant acme", 1),
+    ("seal keys list", "nothing", "", 0),
+    ("seal keys new", "nothing", "", 0),
+    ("seal keys new", "nothing", "--file adk.keys", 0),
 ]
 
 SHOP = """
@@ -75,6 +79,7 @@ def adk(tmp_path, sqlite_store_url):
         ADK_BROKER_URL=f"redis://127.0.0.1:{free_port()}/0",
         ADK_AGENTS="shop",
         ADK_ALIVE_DIR=str(tmp_path / "alive"),
+        ADK_SEAL_KEYS=SealKey.new("k1").text,
     )
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 
@@ -139,6 +140,11 @@ def test_a_fleet_that_is_found_outlives_its_parts_and_leaves_only_the_database(m
     dev = make_dev("--port-file", "broker.port", "--workers", "2")
     dev.await_ready()
     assert dev.project.joinpath("broker.port").read_text().strip().isdigit()
+    keys = dev.project / "adk.db.keys"
+    assert stat.S_IMODE(keys.stat().st_mode) == 0o600
+    assert f"seal keys: made {keys}" in dev.log()
+    key = keys.read_text().splitlines()[-1]
+    assert key not in dev.log()
 
     # another terminal finds it, without a setting, and no second fleet is started beside it
     dev.completes("first")
@@ -185,7 +191,7 @@ def test_a_fleet_that_is_found_outlives_its_parts_and_leaves_only_the_database(m
     assert [process for process in everything if process.is_running()] == []
     assert "killing it" not in dev.log()
     left = {path.name for path in dev.project.iterdir() if not path.name.startswith("looked-")}
-    assert left == {"shop.py", "adk.db"}
+    assert left == {"shop.py", "adk.db", "adk.db.keys"}
     assert [path for path in dev.runtime.rglob("*") if path.is_file()] == []
     assert "\nTraceback" not in dev.log()
 

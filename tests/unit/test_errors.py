@@ -37,6 +37,7 @@ EXAMPLES = [
     errors.RevisionMismatchError(agent="booking", pinned="r1", registered=("r2",)),
     errors.FrontierLostError(tenant="acme", run_id="run", sequence=4),
     errors.HistoryUnavailableError(handle="h1.cnVu.1.0", reason="it is gone"),
+    errors.SealKeyMissingError(tenant="acme", run_id="run", key_id="k1", known=("k2",)),
     errors.CallError("about a call"),
     errors.IndeterminateToolCallError(tenant="acme", run_id="run", calls=(("c-1", "book", None),)),
     errors.CallKeyReusedError(key="adk1-1"),

@@ -18,6 +18,7 @@ from adk_worker.cli.answers.runs import (
     ResumeAnswer,
     RunAnswer,
 )
+from adk_worker.cli.answers.secrets import SealKeysListAnswer, SealKeysNewAnswer
 from adk_worker.cli.answers.store import DbBumpEpochAnswer, DbUpgradeAnswer, DbVerifyAnswer
 from adk_worker.cli.answers.workers import AliveAnswer
 
@@ -33,6 +34,8 @@ ANSWERS: Final[Mapping[str, Any]] = MappingProxyType(
         "list": RunAnswer,
         "prune": PruneAnswer,
         "run": RunAnswer | ResumeAnswer,
+        "seal keys list": SealKeysListAnswer,
+        "seal keys new": SealKeysNewAnswer,
     }
 )
 """The model of a line, by the command as it is typed behind ``adk``."""

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         SchemaVersionError,
         SealKeyMissingError,
         StaleFenceError,
+        StoreRefusedError,
         StoreUnavailableError,
         ToolArgumentsError,
         ToolError,
@@ -197,6 +198,7 @@ __all__ = [
     "SealKeys",
     "Settings",
     "StaleFenceError",
+    "StoreRefusedError",
     "StoreUnavailableError",
     "Stores",
     "TextPart",
@@ -243,7 +245,8 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
             "HistoryUnavailableError IndeterminateToolCallError InvalidNameError LeaseError LeaseLostError "
             "ModelError ModelUnavailableError NoCheckpointError NotAllowedError NotJSONError "
             "ResumeConflictError RevisionMismatchError RunExistsError RunLeaseError RunNotFoundError "
-            "RunStateError SchemaVersionError SealKeyMissingError StaleFenceError StoreUnavailableError "
+            "RunStateError SchemaVersionError SealKeyMissingError StaleFenceError StoreRefusedError "
+            "StoreUnavailableError "
             "ToolArgumentsError ToolError UnknownAgentError ValueTooLargeError WaitTimeoutError"
         ),
         "events": "Event EventKind",

@@ -194,8 +194,8 @@ class Fleet:
                 run = await self.get(run_id, tenant=tenant)
                 if run.status.resting:
                     return run
-            except StoreUnavailableError:
-                if deadline is None or time.monotonic() >= deadline:
+            except StoreUnavailableError as error:
+                if not error.retryable or deadline is None or time.monotonic() >= deadline:
                     raise
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:

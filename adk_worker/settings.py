@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
@@ -18,8 +19,10 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, Settin
 
 from adk_worker.errors import ConfigurationError
 from adk_worker.lease import LeasePolicy
+from adk_worker.log import get_logger
 from adk_worker.providers.policy import Endpoint, ModelPolicy, Prefix, Price
 from adk_worker.results import MAX_RESULT_BYTES
+from adk_worker.spelling import sentence, strangers
 from adk_worker.transitions import FleetPolicy
 from adk_worker.urls import without_secrets
 
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from adk_worker.sealing import SealKeys
 
 PREFIX: Final = "ADK_"
+
+_log = get_logger(__name__)
 
 _PASSWORD_WITH_AT: Final = re.compile(r"://[^/?#:\s]*:.*@.*@", re.DOTALL)
 _LONGEST: Final = 366 * 86400
@@ -177,13 +182,24 @@ class Settings(BaseSettings):
         :raises ConfigurationError: some are missing or not usable. It names each variable with what it has to be, and
             repeats no value.
         """
+        unread = cls.unread()
         try:
-            return cls(**given)
+            settings = cls(**given)
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False, include_input=False)
-            raise ConfigurationError(_message((entry["loc"], entry["type"], entry["msg"]) for entry in found)) from None
+            wrong = [(entry["loc"], entry["type"], entry["msg"]) for entry in found]
+            raise ConfigurationError(_message([*wrong, *(((), "unread", line) for line in unread)])) from None
         except SettingsError as error:
             raise ConfigurationError(_message([_not_json(error)])) from None
+        for line in unread:
+            _log.warning("not_a_setting", said=line)
+        return settings
+
+    @classmethod
+    def unread(cls) -> Sequence[str]:
+        """A sentence for each ``ADK_*`` in the environment that is no setting: misspelt, or another program's."""
+        known = {_variable(field) for field in cls.model_fields}
+        return [sentence(name, nearest) for name, nearest in strangers(os.environ, known, prefix=PREFIX).items()]
 
     @property
     def required_broker_url(self) -> str:

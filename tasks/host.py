@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 
 import structlog
 from celery import Celery
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception, wait_exponential
 
 from adk_worker.errors import ConfigurationError, StoreUnavailableError
 from adk_worker.providers import Providers
@@ -134,7 +134,7 @@ class Host:
             _log.warning("store_away", error=str(error), again_in=round(state.upcoming_sleep, 1))
 
         waiting = Retrying(
-            retry=retry_if_exception_type(StoreUnavailableError),
+            retry=retry_if_exception(lambda error: isinstance(error, StoreUnavailableError) and error.retryable),
             wait=wait_exponential(multiplier=0.5, max=_LONGEST_WAIT),
             before_sleep=said,
             sleep=_pause,

@@ -14,7 +14,7 @@ from celery.apps.worker import Worker
 from celery.concurrency.solo import TaskPool
 from click import ClickException
 
-from adk_worker.errors import ConfigurationError, UnreadableMessageError
+from adk_worker.errors import ConfigurationError, StoreRefusedError, UnreadableMessageError
 from adk_worker.pulse import Phase
 from tasks.config import WORK_QUEUE
 from tasks.consumer import FleetConsumer
@@ -71,7 +71,7 @@ class FleetWorker(Worker):
         self.vitals.begin()
         try:
             self._host.prepare(works=WORK_QUEUE in self.app.amqp.queues.consume_from)
-        except ConfigurationError as error:
+        except (ConfigurationError, StoreRefusedError) as error:
             raise NotUsableError(str(error)) from error
 
     def on_start(self) -> None:

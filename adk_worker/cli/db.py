@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,11 @@ from adk_worker.cli import options
 from adk_worker.cli.exits import ExitCode
 from adk_worker.cli.output import emit, note, say
 from adk_worker.cli.program import awaited
+from adk_worker.cli.source import load_settings
+from adk_worker.errors import StoreRefusedError
+
+if TYPE_CHECKING:
+    from adk_worker.settings import Settings
 
 
 @click.group("db", short_help="The store's schema and epoch.")
@@ -25,26 +31,52 @@ def upgrade(*, as_json: bool) -> int:
 
     ADK_MIGRATE_URL may name the store with the rights that this takes.
     """
-    from adk_worker.settings import Settings
     from adk_worker.siblings import require_ours
     from adk_worker.urls import without_secrets
 
     require_ours("stores")
     from stores.upgrading import migrator
 
-    settings = Settings.load()
+    settings = load_settings()
     url = settings.migrate_url or settings.store_url
     migrate = migrator(url)
-    before = migrate.current(url)
-    migrate.upgrade(url)
-    after = migrate.current(url)
+    try:
+        before = migrate.current(url)
+        migrate.upgrade(url)
+        after = migrate.current(url)
+    except StoreRefusedError as error:
+        if settings.migrate_url is None:
+            raise
+        raise StoreRefusedError(
+            store=error.store, reason=error.reason, hint=error.hint, setting="ADK_MIGRATE_URL"
+        ) from error
+    warnings = awaited(lambda: _dangers(settings.model_copy(update={"store_url": url})))
+    for warning in warnings:
+        note(f"warning: {warning}")
     if as_json:
-        emit({"store": without_secrets(url), "before": before, "after": after})
+        emit({"store": without_secrets(url), "before": before, "after": after, "warnings": warnings})
     elif before == after:
         say(f"{without_secrets(url)} is at {after} already")
     else:
         say(f"{without_secrets(url)} is upgraded from {before or 'nothing'} to {after}")
     return ExitCode.DONE
+
+
+async def _dangers(settings: Settings) -> list[str]:
+    """What the store's server may do to what it is given, in sentences, for a store that knows."""
+    from adk_worker.errors import ConfigurationError
+    from adk_worker.runs import TellsRisks
+    from adk_worker.wiring import make_stores
+
+    stores = make_stores(settings)
+    try:
+        if not isinstance(stores.lifecycle, TellsRisks):
+            return []
+        return list(await stores.lifecycle.risks())
+    except ConfigurationError as error:
+        return [f"no worker will start with this: {error}"]
+    finally:
+        await stores.lifecycle.close()
 
 
 @db.command("verify")
@@ -57,11 +89,10 @@ def verify(*, as_json: bool) -> int:
     """
     from adk_worker.errors import ConfigurationError
     from adk_worker.runs import ComparesSchema, TellsRisks
-    from adk_worker.settings import Settings
     from adk_worker.urls import without_secrets
     from adk_worker.wiring import make_stores
 
-    settings = Settings.load()
+    settings = load_settings()
 
     async def check() -> Sequence[str]:
         stores = make_stores(settings)
@@ -97,11 +128,10 @@ def bump_epoch(*, as_json: bool) -> int:
     To be done after a restore, or a failover that lost writes, and before workers start again: the store may have
     forgotten fences that it had given.
     """
-    from adk_worker.settings import Settings
     from adk_worker.urls import without_secrets
     from adk_worker.wiring import make_stores
 
-    settings = Settings.load()
+    settings = load_settings()
 
     async def bump() -> int:
         stores = make_stores(settings)

@@ -81,6 +81,8 @@ async def _watch(fleet: Fleet, run_id: str, *, tenant: str, show: Show) -> Run:
                 quiet_since = None  # said once, until something happens
             pause = _FIRST_LOOK if after > seen else min(pause * 1.5, _LONGEST_PAUSE)
         except StoreUnavailableError as error:
+            if not error.retryable:
+                raise
             now = time.monotonic()
             if away_since is None:
                 note(f"note: {error} Waiting for it.")

@@ -160,13 +160,26 @@ class FromSettings:
                 }
                 if os.environ.get(f"{PREFIX}SEAL_KEYS"):
                     given.pop("seal_keys_file", None)  # it says the same otherwise
-        settings = Settings.load(**given)
+        settings = load_settings(**given)
         if settings.store_url.startswith("memory:"):
             raise ConfigurationError(
                 "a store in memory is shared with no other process: nothing of it can be seen from here. Set "
                 "ADK_STORE_URL to postgresql://…, redis://… or sqlite:///…"
             )
         return settings, bool(given)
+
+
+def load_settings(**given: Any) -> Settings:
+    """The settings, as :meth:`Settings.load` reads them; names in the environment that nobody reads are told.
+
+    :raises ConfigurationError: they are not usable.
+    """
+    from adk_worker.settings import Settings
+
+    settings = Settings.load(**given)
+    for line in Settings.unread():
+        note(f"warning: {line}")
+    return settings
 
 
 def operator() -> str:

@@ -10,6 +10,7 @@
     ├── InvalidNameError                a tenant or run id that cannot be one
     ├── NotJSONError                    a value that must be JSON is not
     ├── StoreUnavailableError           the store did not answer (retryable)
+    │   ├── StoreRefusedError           … for it lets nobody in with these settings (not retryable)
     │   └── CommitUnknownError          … in COMMIT: it may have happened (read again, F5)
     ├── ValueTooLargeError              a value is larger than the store takes at once
     ├── BrokerUnavailableError          the broker did not take a message (retryable)
@@ -88,6 +89,7 @@ from adk_worker.errors.running import (
 from adk_worker.errors.storing import (
     BrokerUnavailableError,
     CommitUnknownError,
+    StoreRefusedError,
     StoreUnavailableError,
     UnreadableMessageError,
     ValueTooLargeError,
@@ -128,6 +130,7 @@ __all__ = [
     "SchemaVersionError",
     "SealKeyMissingError",
     "StaleFenceError",
+    "StoreRefusedError",
     "StoreUnavailableError",
     "ToolArgumentsError",
     "ToolError",

@@ -16,6 +16,27 @@ class StoreUnavailableError(AdkError):
         self.reason = reason
 
 
+class StoreRefusedError(StoreUnavailableError):
+    """The store answers, and lets nobody in with these settings: a wrong password, no such database, no TLS.
+
+    Whoever starts with it should stop, for waiting mends nothing. Whoever is at work meanwhile goes on as in an outage:
+    a password may be in the middle of its change. ``setting`` names the variable with the store's URL.
+    """
+
+    retryable = False
+
+    def __init__(self, *, store: str, reason: str, hint: str = "", setting: str = "ADK_STORE_URL") -> None:
+        AdkError.__init__(
+            self,
+            f"the store {store} refuses: {reason}. Check user, password, database and parameters in {setting}"
+            f"{', ' + hint if hint else ''}.",
+        )
+        self.store = store
+        self.reason = reason
+        self.hint = hint
+        self.setting = setting
+
+
 class CommitUnknownError(StoreUnavailableError):
     """The connection was lost in COMMIT: the write may have happened. Read before anything is repeated (F5)."""
 

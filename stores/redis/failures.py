@@ -12,7 +12,13 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from adk_worker.errors import AdkError, CommitUnknownError, ConfigurationError, StoreUnavailableError
+from adk_worker.errors import (
+    AdkError,
+    CommitUnknownError,
+    ConfigurationError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
 
 _NOT_WRITTEN: Final = {
     "READONLY": "it is a replica, as after a failover; ADK_STORE_URL has to lead to the master",
@@ -49,9 +55,10 @@ def translated(error: Failure, *, store: str, writing: bool = False) -> AdkError
         if said in reason:
             return ConfigurationError(f"the store {store} {meaning}")
     if isinstance(error, AuthenticationError) or reason.startswith(_NOT_ALLOWED):
-        return ConfigurationError(
-            f"the store {store} refuses: {reason}. Check the user and the password in ADK_STORE_URL, and that the user "
-            "may run EVALSHA, SCRIPT LOAD and commands on the keys {adk:*."
+        return StoreRefusedError(
+            store=store,
+            reason=reason,
+            hint="and that the user may run EVALSHA, SCRIPT LOAD and commands on the keys {adk:*",
         )
     for start, meaning in _NOT_WRITTEN.items():
         if reason.startswith(start):

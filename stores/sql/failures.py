@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from typing import Final
 
@@ -13,8 +14,10 @@ from adk_worker.errors import (
     CommitUnknownError,
     ConfigurationError,
     SchemaVersionError,
+    StoreRefusedError,
     StoreUnavailableError,
 )
+from adk_worker.urls import without_secrets
 from stores.sql.limits import POOLER
 from stores.sql.schema import SCHEMA_VERSION
 
@@ -31,6 +34,16 @@ _NO_OPTION: Final = "invalid connection option"
 
 _NO_SESSION: Final = "unsupported startup parameter"
 """What PgBouncer answers to a client that asks for settings of its session."""
+
+
+_LETS_NOBODY_IN: Final = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|pg_hba\.conf rejects"
+    r"|(?:database|role) \".*\" does not exist|is not permitted to log in|no such (?:database|user)"
+    r"|permission denied for database|not currently accepting connections|does not support SSL, but SSL was required"
+    r"|certificate verify failed|root certificate file|does not match host name|invalid sslmode value"
+)
+"""What libpq, PostgreSQL and PgBouncer say of a login that fails tomorrow as it fails today. The driver keeps no
+SQLSTATE of it. A server that says it in another language than English is taken for one that is away."""
 
 
 def rolled_back(error: DBAPIError) -> bool:
@@ -56,11 +69,9 @@ def translated(error: DBAPIError | PoolTimeoutError, *, store: str, committing: 
     reason = _reason(error)
     if committing and commit_unknown(error):
         return CommitUnknownError(store=store, reason=f"the connection was lost in COMMIT ({reason})")
-    if _NO_SESSION in reason or _NO_OPTION in reason:
-        wrong = (
-            no_session(store, f"refuses it ({reason})") if _NO_SESSION in reason else f"the store {store}: {reason}."
-        )
-        return ConfigurationError(wrong)
+    unusable = _unusable(error, reason, store)
+    if unusable is not None:
+        return unusable
     sqlstate = _sqlstate(error)
     if sqlstate in _NO_SUCH_TABLE or reason.startswith(("no such table", "no such column")):
         return SchemaVersionError(found=None, wanted=SCHEMA_VERSION)
@@ -79,6 +90,16 @@ def translated(error: DBAPIError | PoolTimeoutError, *, store: str, committing: 
     return StoreUnavailableError(store=store, reason=reason) if away else None
 
 
+def _unusable(error: DBAPIError, reason: str, store: str) -> AdkError | None:
+    """What is wrong with the URL, where nothing but another one would help."""
+    if _NO_SESSION in reason:
+        return ConfigurationError(no_session(store, f"refuses it ({reason})"))
+    if _NO_OPTION in reason:
+        return ConfigurationError(f"the store {store}: {reason}.")
+    refused = _refused_login(error)
+    return None if refused is None else StoreRefusedError(store=store, reason=refused)
+
+
 def no_session(store: str, what: str) -> str:
     """What to say of a pooler that gives nobody a session; ``what`` is what it does with the settings of one."""
     return (
@@ -90,6 +111,16 @@ def no_session(store: str, what: str) -> str:
 
 def _sqlstate(error: DBAPIError) -> str | None:
     return getattr(error.orig, "pgcode", None)
+
+
+def _refused_login(error: DBAPIError) -> str | None:
+    """What was said of a login that was refused; ``None`` if it was none."""
+    if not isinstance(error, OperationalError) or isinstance(error.orig, sqlite3.Error) or _sqlstate(error):
+        return None
+    # One line for each host that was tried.
+    lines = (line.strip() for line in str(error.orig).splitlines())
+    said = next((line for line in lines if _LETS_NOBODY_IN.search(line)), None)
+    return None if said is None else without_secrets(said.rstrip(":. "))
 
 
 def _reason(error: DBAPIError) -> str:

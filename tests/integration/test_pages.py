@@ -47,6 +47,7 @@ class Shell:
             "PYTHONPATH": f"{fleet.folder}{os.pathsep}{ROOT}",
             "XDG_RUNTIME_DIR": str(fleet.folder),
             "COLUMNS": "120",
+            "ADK_TEST_FOLDER": None,
         }
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         self._environment = fleet.environment(ADK_AGENTS="myshop.agents", PATH=path, **ours)

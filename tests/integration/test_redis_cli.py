@@ -68,3 +68,27 @@ def test_a_store_that_came_back_empty_is_refused_by_every_command(adk, redis_url
         ran = adk(*argv)
         assert (ran.returncode, ran.stdout) == (78, "")
         assert "adk db upgrade" in ran.stderr
+
+
+def test_a_store_is_not_made_in_silence_where_its_server_forgets(adk, redis_url):
+    """L2: no worker would start with it, and whoever makes it wants to know now."""
+    with redis.Redis.from_url(redis_url) as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            made, verified = adk("db", "upgrade", "--json"), adk("db", "verify")
+        finally:
+            client.config_set("maxmemory-policy", "noeviction")
+
+    assert made.returncode == 0
+    assert "warning: no worker will start with this: " in made.stderr
+    assert "allkeys-lru" in json.loads(made.stdout)["warnings"][0]
+    assert verified.returncode == 78
+
+
+def test_a_password_that_redis_does_not_take_is_told_as_such_at_once(adk, redis_url):
+    wrong = redis_url.replace(redis_url.split(":")[2].split("@")[0], "hunter2hunter2")
+    for argv in (["list"], ["db", "upgrade"], ["run", "booking", "book", "--tenant", "acme"]):
+        told = adk(*argv, ADK_STORE_URL=wrong)
+        assert (told.returncode, told.stdout) == (78, "")
+        assert "ADK_STORE_URL" in told.stderr
+        assert "hunter2" not in told.stderr

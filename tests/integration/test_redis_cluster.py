@@ -10,7 +10,7 @@ from redis.crc import key_slot
 
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.conformance.waiting import LONG
-from adk_worker.errors import ConfigurationError, StoreUnavailableError
+from adk_worker.errors import ConfigurationError, StoreRefusedError, StoreUnavailableError
 from adk_worker.runs import RunStatus
 from adk_worker.transitions import Then, Verdict
 from stores.redis import open_redis
@@ -121,7 +121,7 @@ async def test_a_password_that_no_node_takes_is_refused(opened, redis_cluster):
     password = redis_cluster.url.split(":")[2].split("@")[0]
     stores = opened(redis_cluster.url.replace(password, "wrong"))
 
-    with pytest.raises(ConfigurationError, match="password in ADK_STORE_URL"):
+    with pytest.raises(StoreRefusedError, match="parameters in ADK_STORE_URL"):
         await stores.lifecycle.verify()
 
 

@@ -21,6 +21,7 @@ from adk_worker.errors import (
     RunLeaseError,
     SchemaVersionError,
     StaleFenceError,
+    StoreRefusedError,
     StoreUnavailableError,
 )
 from adk_worker.filters import RunFilter
@@ -416,7 +417,7 @@ async def test_a_wrong_password_is_a_mistake_of_the_configuration(opened, store_
     """And is not shown."""
     password = store_url.split(":")[2].split("@")[0]
 
-    with pytest.raises(ConfigurationError, match="ADK_STORE_URL") as refused:
+    with pytest.raises(StoreRefusedError, match="ADK_STORE_URL") as refused:
         await opened(store_url.replace(password, "hunter2")).lifecycle.verify()
 
     assert "hunter2" not in str(refused.value)
@@ -428,7 +429,7 @@ async def test_a_user_without_the_rights_is_told(opened, own_server, as_operator
     as_operator.acl_setuser("reader", enabled=True, passwords=["+secret"], categories=["+@read"], keys=["*"])
     stores = opened(f"redis://reader:secret@127.0.0.1:{own_server.port}/0")
 
-    with pytest.raises(ConfigurationError, match="EVALSHA"):
+    with pytest.raises(StoreRefusedError, match="EVALSHA"):
         await Driver(stores).submit()
 
 

@@ -19,6 +19,7 @@ EXAMPLES = [
     errors.InvalidNameError(what="tenant", reason="it is empty"),
     errors.NotJSONError(what="metadata", reason="a: a set"),
     errors.StoreUnavailableError(store="postgresql://host/db", reason="connection refused"),
+    errors.StoreRefusedError(store="postgresql://host/db", reason="no such user", hint="or ask", setting="ADK_X_URL"),
     errors.CommitUnknownError(store="postgresql://host/db", reason="connection lost"),
     errors.ValueTooLargeError(what="the input", size=11, max_bytes=10),
     errors.BrokerUnavailableError(broker="redis://host", reason="connection refused"),

@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 from pydantic import ValidationError
+from structlog.testing import capture_logs
 
 from adk_worker.errors import ConfigurationError
 from adk_worker.settings import Settings
@@ -165,6 +166,30 @@ def test_a_time_is_a_number_of_seconds_above_nought_and_within_a_year(load, valu
 def test_a_field_that_is_no_setting_is_refused(load):
     with pytest.raises(ConfigurationError, match="ADK_LEASE_TLL is no setting"):
         Settings.load(store_url=STORE, lease_tll=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ADK_LEASE_TLL", "ADK_LEASE_TLL is no setting, and is not read; was ADK_LEASE_TTL meant?"),
+        ("adk_agent", "adk_agent is no setting, and is not read; was ADK_AGENTS meant?"),
+        ("ADK_ZEBRA", "ADK_ZEBRA is no setting, and is not read."),
+    ],
+)
+def test_a_name_in_the_environment_that_nobody_reads_is_told(load, name, said):
+    """With the nearest one that is read; its value stays where it is."""
+    with capture_logs() as lines:
+        load(ADK_STORE_URL=STORE, **{name: "hunter2"})
+
+    assert [(line["event"], line["said"]) for line in lines] == [("not_a_setting", said)]
+
+
+def test_one_that_is_misspelt_is_told_where_the_right_one_is_missed(load):
+    with pytest.raises(ConfigurationError) as caught:
+        load(ADK_STORE_ULR=STORE)
+
+    assert "ADK_STORE_URL is not set" in str(caught.value)
+    assert "was ADK_STORE_URL meant?" in str(caught.value)
 
 
 def test_what_is_not_json_is_named_with_its_variable(load):

@@ -14,6 +14,8 @@ class DbUpgradeAnswer(Answer):
     """Its URL, without the password."""
     before: str | None
     after: str | None
+    warnings: list[str]
+    """By what the store's server may lose what it is given."""
 
 
 class DbVerifyAnswer(Answer):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from typing import Any
 
 import fakeredis
@@ -68,3 +70,9 @@ def made(url: str) -> str:
     """Make a new store in a database that holds nothing, and return its URL."""
     migrate.upgrade(url)
     return url
+
+
+def naming(script: str) -> bytes:
+    """What a request has in it that runs one of the store's scripts, ``look`` or ``apply``."""
+    text = files("stores.redis").joinpath(f"{script}.lua").read_bytes()
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance import scenarios
 from tests.acceptance.fleet import PATIENCE, FleetUnderTest
-from tests.redis_stores import made
+from tests.redis_stores import made, naming
 from tests.servers import OrphanGuard, Proxy, RedisCluster, RedisServer
 from tests.travel import TravelService
 
@@ -86,12 +84,12 @@ def test_a_store_that_restarts_in_mid_run_is_waited_for(fleet, store: RedisServe
 
 def test_an_answer_lost_in_a_write_doubles_nothing(fleet, store: RedisServer):
     """F5: every seventh write is answered into the void; it is read again and found done."""
-    apply = hashlib.sha1(files("stores.redis").joinpath("apply.lua").read_bytes(), usedforsecurity=False).hexdigest()
+    write = naming("apply")
     seen = 0
 
     def seventh(request: bytes) -> bool:
         nonlocal seen
-        if apply.encode() not in request:
+        if write not in request:
             return False
         seen += 1
         return seen % 7 == 0

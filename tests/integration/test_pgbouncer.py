@@ -16,7 +16,7 @@ from adk_worker.conformance.waiting import LONG
 from adk_worker.errors import CommitUnknownError, ConfigurationError, StoreUnavailableError
 from adk_worker.runs import RunStatus
 from adk_worker.transitions import Verdict
-from stores.sql import SqlOptions, migrate, open_sql
+from stores.sql import SqlOptions, migrate
 from stores.sql.database import Database
 from tests.servers import PgBouncer
 from tests.servers.demand import or_skip
@@ -36,20 +36,6 @@ def pooled(url):
 def url(pgbouncer, postgres_store_url):
     """A store's database by way of the pooler, which is not mentioned."""
     return pgbouncer.url(postgres_store_url)
-
-
-@pytest.fixture
-async def opened():
-    """Opens bundles that are closed after the test."""
-    bundles = []
-
-    def open_one(url, **options):
-        bundles.append(open_sql(url, **options))
-        return bundles[-1]
-
-    yield open_one
-    for bundle in bundles:
-        await bundle.lifecycle.close()
 
 
 @pytest.fixture

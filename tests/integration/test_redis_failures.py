@@ -1,14 +1,10 @@
-"""What becomes of a write when Redis, or the way to it, fails: nothing is done twice, and nothing is guessed."""
+"""What a Redis alone may do to a write that fails; what it has in common with a database: test_store_failures.py."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import signal
-import subprocess
-import sys
-from importlib.resources import files
 
 import pytest
 import redis
@@ -18,40 +14,28 @@ from adk_worker.conformance.waiting import LONG
 from adk_worker.errors import (
     CommitUnknownError,
     ConfigurationError,
-    RunLeaseError,
     SchemaVersionError,
     StaleFenceError,
     StoreRefusedError,
     StoreUnavailableError,
 )
 from adk_worker.filters import RunFilter
-from adk_worker.idempotency import ClaimState
 from adk_worker.memory import MemoryRunStore
 from adk_worker.runs import RunStatus
 from adk_worker.transitions import Then, Verdict
-from stores.redis import open_redis
 from stores.redis.data import RunData
 from stores.redis.keys import Keys, bucket_of_run
 from stores.redis.reference import at_once
 from stores.redis.server import Server
 from stores.redis.target import RedisOptions
 from stores.redis.transaction import Applied, Transaction
-from tests.redis_stores import made
+from tests.redis_stores import made, naming
 from tests.servers import Proxy, RedisServer
 from tests.waiting import eventually, wait_until
 
 PATIENCE = 60.0
 TENANT = "acme"
 RUN = (TENANT, "run")
-
-
-def naming(script):
-    """What a request that runs the script has in it."""
-    text = files("stores.redis").joinpath(f"{script}.lua").read_bytes()
-    return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
-
-
-WRITE = naming("apply")
 
 
 @pytest.fixture
@@ -64,20 +48,6 @@ def store_url(redis_url):
 def url(store_url, redis_proxy):
     """The way to it through the proxy."""
     return redis_proxy.url(store_url)
-
-
-@pytest.fixture
-async def opened():
-    """Opens bundles that are closed after the test."""
-    bundles = []
-
-    def open_one(url, **options):
-        bundles.append(open_redis(url, **options))
-        return bundles[-1]
-
-    yield open_one
-    for bundle in bundles:
-        await bundle.lifecycle.close()
 
 
 @pytest.fixture
@@ -98,53 +68,7 @@ def as_operator(own_server):
         yield client
 
 
-# --- an answer lost in a write (F5) -------------------------------------------------------------------------------
-
-
-async def test_a_boundary_whose_answer_was_lost_is_found_done(driver, redis_proxy):
-    """F5: it says that nobody knows, and the same commit again says that it is done: nothing is there twice."""
-    lease = await driver.worker()
-    segment = driver.segment("hello")
-    fault = redis_proxy.lose_answer(to=WRITE)
-
-    with pytest.raises(CommitUnknownError):
-        await driver.commit(lease, 1, Then.HAND_OVER, segment=segment)
-    fault.wait()
-    again = await driver.commit(lease, 1, Then.HAND_OVER, segment=segment)
-
-    run = await driver.run()
-    assert again.verdict is Verdict.REPEATED
-    assert again.ticket == run.fence == lease.fence + 1
-    assert (run.sequence, run.status) == (1, RunStatus.QUEUED)
-    assert [event.kind for event in await driver.events()].count("after_tool_result") == 1
-    assert len(await driver.stores.history.fetch(str(segment.handle), tenant=TENANT)) == 1
-
-
-async def test_a_boundary_that_never_arrived_is_done_by_the_second(driver, redis_proxy):
-    """F5: to the writer it looks the same, and it does the same."""
-    lease = await driver.worker()
-    fault = redis_proxy.lose_request(to=WRITE)
-
-    with pytest.raises(CommitUnknownError):
-        await driver.commit(lease, 1, Then.HAND_OVER)
-    fault.wait()
-    again = await driver.commit(lease, 1, Then.HAND_OVER)
-
-    assert again.verdict is Verdict.DONE
-    assert (await driver.run()).sequence == 1
-
-
-async def test_a_take_whose_answer_was_lost_is_found_by_its_holder(driver, redis_proxy):
-    """F5, L4: the message again would be refused as a duplicate; the holder's name is nobody else's."""
-    ticket = (await driver.submit()).ticket
-    redis_proxy.lose_answer(to=WRITE)
-
-    with pytest.raises(CommitUnknownError):
-        await driver.take(ticket, holder="one")
-
-    assert await driver.take(ticket, holder="one") is None
-    found = await driver.runs.held_by("run", tenant=TENANT, holder="one")
-    assert found.lease.fence == ticket + 1
+# --- writes on their way ------------------------------------------------------------------------------------------
 
 
 async def test_a_take_that_is_on_its_way_does_not_land_once_its_holder_was_not_found(opened, store_url):
@@ -179,78 +103,6 @@ async def test_a_write_that_comes_twice_is_written_once(opened, store_url):
     await server.close()
 
 
-async def test_an_intent_whose_answer_was_lost_is_found_by_its_owner(driver, redis_proxy):
-    """F5, I3: the same owner that asks again owns it, and any other does not."""
-    lease = await driver.worker()
-    redis_proxy.lose_answer(to=WRITE)
-
-    with pytest.raises(CommitUnknownError):
-        await driver.begin(lease, 0, 1)
-    claims = await driver.begin(lease, 0, 1)
-
-    assert all(claim.owned_in_flight_by(lease.holder) for claim in claims)
-    assert len(await driver.claims()) == 2
-
-
-async def test_an_outcome_whose_answer_was_lost_is_recorded_once(driver, redis_proxy):
-    """F4, F5: the second time finds the very same outcome there."""
-    lease = await driver.worker()
-    (claim,) = await driver.begin(lease, 0)
-    redis_proxy.lose_answer(to=WRITE)
-
-    with pytest.raises(CommitUnknownError):
-        await driver.stores.idempotency.record(claim, BOOKED)
-    await driver.stores.idempotency.record(claim, BOOKED)
-
-    (stands,) = await driver.claims()
-    assert (stands.state, stands.outcome, stands.late) == (ClaimState.SETTLED, BOOKED, ())
-
-
-async def test_an_acquisition_whose_answer_was_lost_is_refused_like_any_other(driver, redis_proxy):
-    """F5, L4: a lone lease lapses by itself; the holder's name gets it back no sooner."""
-    leases = driver.stores.leases
-    await leases.release(await leases.acquire("run", tenant=TENANT, holder="zero", ttl_seconds=LONG))
-    redis_proxy.lose_answer(to=WRITE)
-
-    with pytest.raises(CommitUnknownError):
-        await leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=LONG)
-    with pytest.raises(RunLeaseError) as refused:
-        await leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=LONG)
-
-    assert refused.value.holder == "one"
-
-
-async def test_a_write_that_says_nothing_is_an_unknown_one(opened, url, redis_proxy):
-    """F5: it was carried out, and the answer never came."""
-    driver = Driver(opened(url, socket_timeout=3))
-    lease = await driver.worker()
-    fault = redis_proxy.hold_answer(to=WRITE)
-
-    with pytest.raises(CommitUnknownError):
-        await driver.commit(lease, 1)
-
-    assert fault.count == 1
-    assert (await driver.commit(lease, 1)).verdict is Verdict.REPEATED
-
-
-async def test_a_cancelled_caller_stops_no_commit(driver, redis_proxy):
-    """F5: what has begun goes on to its end."""
-    lease = await driver.worker()
-    fault = redis_proxy.hold_answer(to=naming("look"))
-    committing = asyncio.create_task(driver.commit(lease, 1))
-    await asyncio.to_thread(fault.wait)
-
-    committing.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await committing
-    fault.release()
-
-    async def sequence():
-        return (await driver.run()).sequence
-
-    await eventually(sequence, what="the boundary")
-
-
 async def test_no_decision_rests_on_a_row_that_has_moved_since(driver, opened, store_url, redis_proxy):
     """F1, P2: a cancel comes in between the look and the write, which starts over, and ends the run."""
     lease = await driver.worker()
@@ -264,34 +116,7 @@ async def test_no_decision_rests_on_a_row_that_has_moved_since(driver, opened, s
     assert (await committing).verdict is Verdict.CANCELLED
 
 
-# --- servers that are away ----------------------------------------------------------------------------------------
-
-
-async def test_connections_that_died_unnoticed_are_made_anew(opened, url, redis_proxy):
-    """A firewall that forgets an idle connection tells nobody."""
-    stores = opened(url)
-    await asyncio.gather(*(stores.runs.get(f"run-{number}", tenant=TENANT) for number in range(10)))
-    assert redis_proxy.connections > 1
-
-    redis_proxy.cut()
-
-    await asyncio.gather(*(stores.runs.get(f"run-{number}", tenant=TENANT) for number in range(10)))
-
-
-@pytest.mark.parametrize("end", ["restart", "kill"])
-async def test_a_server_that_was_started_again_is_found_with_all_that_it_acknowledged(
-    opened, store_url, redis_server, end
-):
-    """L2: and without its scripts, which are given to it again."""
-    driver = Driver(opened(store_url))
-    lease = await driver.worker()
-    before = await driver.picture()
-
-    getattr(redis_server, end)()
-    redis_server.start()
-
-    assert await driver.picture() == before
-    assert (await driver.commit(lease, 1)).verdict is Verdict.DONE
+# --- servers that forget, or stop ---------------------------------------------------------------------------------
 
 
 async def test_scripts_that_the_server_has_forgotten_are_given_to_it_again(opened, store_url):
@@ -305,37 +130,6 @@ async def test_scripts_that_the_server_has_forgotten_are_given_to_it_again(opene
 
         client.script_flush()
     assert await driver.reap() is None
-
-
-async def test_a_server_that_is_down_is_named_without_its_password(opened, store_url, redis_server):
-    """And once it is up again, so is the store."""
-    driver = Driver(opened(store_url))
-    lease = await driver.worker()
-    password = store_url.split(":")[2].split("@")[0]
-
-    redis_server.kill()
-    with pytest.raises(StoreUnavailableError) as away:
-        await driver.commit(lease, 1)
-    redis_server.start()
-
-    assert not isinstance(away.value, CommitUnknownError)
-    assert f"127.0.0.1:{redis_server.port}" in str(away.value)
-    assert password not in str(away.value)
-    assert isinstance(away.value.__cause__, redis.exceptions.ConnectionError)
-    assert (await driver.commit(lease, 1)).verdict is Verdict.DONE
-
-
-async def test_a_server_that_says_nothing_is_given_up(opened, url, redis_proxy):
-    """The network swallows everything: neither side sees an error, and nobody waits for ever."""
-    driver = Driver(opened(url, socket_timeout=3))
-    lease = await driver.worker()
-
-    redis_proxy.pause()
-    with pytest.raises(StoreUnavailableError):
-        await driver.commit(lease, 1)
-    redis_proxy.resume()
-
-    assert (await driver.commit(lease, 1)).verdict is Verdict.DONE
 
 
 async def test_a_server_that_is_stopped_is_given_up(opened, own_server):
@@ -434,25 +228,6 @@ async def test_a_user_without_the_rights_is_told(opened, own_server, as_operator
 
 
 # --- a store that is not there, or has lost a part ----------------------------------------------------------------
-
-
-async def test_a_redis_without_a_store_is_told_by_every_operation(opened, redis_url):
-    """L2: also a store that was there, and came back empty: its fences would begin anew."""
-    stores = opened(redis_url)
-    driver = Driver(stores)
-
-    for operation in (
-        stores.lifecycle.verify,
-        stores.lifecycle.bump_epoch,
-        driver.run_or_none,
-        driver.submit,
-        stores.runs.sweep,
-        driver.events,
-        lambda: stores.leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=LONG),
-    ):
-        with pytest.raises(SchemaVersionError, match="adk db upgrade") as error:
-            await operation()
-        assert error.value.found is None
 
 
 async def test_nothing_is_written_to_a_store_that_was_emptied_in_between(driver, opened, store_url, redis_proxy):
@@ -586,39 +361,6 @@ async def test_a_failover_that_loses_writes_gives_a_fence_twice_until_the_epoch_
     assert above.lease.fence > forgotten[bumped].fence
     with pytest.raises(StaleFenceError):
         await Driver(stores, run_id="bumped").commit(forgotten[bumped], 1)
-
-
-# --- processes and connections ------------------------------------------------------------------------------------
-
-_FORKING = """
-import asyncio, os, sys
-from stores.redis import open_redis
-
-stores = open_redis(sys.argv[1])
-asyncio.run(stores.leases.acquire("run", tenant="acme", holder="parent", ttl_seconds=600))
-child = os.fork()
-if child == 0:
-    lease = asyncio.run(stores.leases.held("run", tenant="acme"))
-    asyncio.run(stores.leases.acquire("another", tenant="acme", holder="child", ttl_seconds=600))
-    asyncio.run(stores.lifecycle.close())
-    os._exit(0 if lease.holder == "parent" else 1)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-lease = asyncio.run(stores.leases.held("another", tenant="acme"))
-asyncio.run(stores.lifecycle.close())
-assert lease.holder == "child"
-"""
-
-
-def test_a_fork_shares_no_connection(store_url):
-    """A child that used or closed its parent's would break it."""
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", _FORKING, store_url],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-
-    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 async def test_a_process_holds_no_more_connections_than_it_was_told(opened, url, redis_proxy):

@@ -1,31 +1,22 @@
-"""What becomes of a write when the database, or the way to it, fails: nothing is done twice, and nothing is guessed."""
+"""What a database alone may do to a write that fails; what it has in common with a Redis: test_store_failures.py."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
-import sys
 import threading
 
 import psycopg2
 import pytest
 import structlog
 
-from adk_worker.conformance.runs.driver import BOOKED, Driver
+from adk_worker.conformance.runs.driver import Driver
 from adk_worker.conformance.waiting import LONG
-from adk_worker.errors import (
-    CommitUnknownError,
-    RunLeaseError,
-    SchemaVersionError,
-    StaleFenceError,
-    StoreUnavailableError,
-)
-from adk_worker.idempotency import ClaimState
+from adk_worker.errors import StaleFenceError, StoreUnavailableError
 from adk_worker.lease import RunLease
 from adk_worker.runs import Renewal, RunStatus
-from adk_worker.transitions import FleetPolicy, Then, Verdict
-from stores.sql import SqlOptions, advancing, open_sql
+from adk_worker.transitions import FleetPolicy, Verdict
+from stores.sql import SqlOptions, advancing
 from stores.sql.database import Database
 from stores.sql.locks import lock_lease
 from tests.waiting import eventually
@@ -40,20 +31,6 @@ def url(postgres_store_url, postgres_proxy):
 
 
 @pytest.fixture
-async def opened():
-    """Opens bundles that are closed after the test."""
-    bundles = []
-
-    def open_one(url, **options):
-        bundles.append(open_sql(url, **options))
-        return bundles[-1]
-
-    yield open_one
-    for bundle in bundles:
-        await bundle.lifecycle.close()
-
-
-@pytest.fixture
 def stores(opened, url):
     return opened(url)
 
@@ -63,53 +40,7 @@ def driver(stores):
     return Driver(stores)
 
 
-# --- an answer lost in COMMIT (F5) --------------------------------------------------------------------------------
-
-
-async def test_a_boundary_whose_answer_was_lost_is_found_done(driver, postgres_proxy):
-    """F5: it says that nobody knows, and the same commit again says that it is done: nothing is there twice."""
-    lease = await driver.worker()
-    segment = driver.segment("hello")
-    fault = postgres_proxy.lose_answer(to=b"COMMIT")
-
-    with pytest.raises(CommitUnknownError):
-        await driver.commit(lease, 1, Then.HAND_OVER, segment=segment)
-    fault.wait()
-    again = await driver.commit(lease, 1, Then.HAND_OVER, segment=segment)
-
-    run = await driver.run()
-    assert again.verdict is Verdict.REPEATED
-    assert again.ticket == run.fence == lease.fence + 1
-    assert (run.sequence, run.status) == (1, RunStatus.QUEUED)
-    assert [event.kind for event in await driver.events()].count("after_tool_result") == 1
-    assert len(await driver.stores.history.fetch(str(segment.handle), tenant=TENANT)) == 1
-
-
-async def test_a_boundary_whose_commit_never_arrived_is_done_by_the_second(driver, postgres_proxy):
-    """F5: to the writer it looks the same, and it does the same."""
-    lease = await driver.worker()
-    fault = postgres_proxy.lose_request(to=b"COMMIT")
-
-    with pytest.raises(CommitUnknownError):
-        await driver.commit(lease, 1, Then.HAND_OVER)
-    fault.wait()
-    again = await driver.commit(lease, 1, Then.HAND_OVER)
-
-    assert again.verdict is Verdict.DONE
-    assert (await driver.run()).sequence == 1
-
-
-async def test_a_take_whose_answer_was_lost_is_found_by_its_holder(driver, postgres_proxy):
-    """F5, L4: the message again would be refused as a duplicate; the holder's name is nobody else's."""
-    ticket = (await driver.submit()).ticket
-    postgres_proxy.lose_answer(to=b"COMMIT")
-
-    with pytest.raises(CommitUnknownError):
-        await driver.take(ticket, holder="one")
-
-    assert await driver.take(ticket, holder="one") is None
-    found = await driver.runs.held_by("run", tenant=TENANT, holder="one")
-    assert found.lease.fence == ticket + 1
+# --- in COMMIT, and before it (F5) --------------------------------------------------------------------------------
 
 
 async def test_a_take_that_is_in_its_commit_is_waited_for(driver, opened, postgres_store_url, postgres_proxy):
@@ -126,48 +57,6 @@ async def test_a_take_that_is_in_its_commit_is_waited_for(driver, opened, postgr
     assert (await asking).lease == (await taking).lease
 
 
-async def test_an_intent_whose_answer_was_lost_is_found_by_its_owner(driver, postgres_proxy):
-    """F5, I3: the same owner that asks again owns it, and any other does not."""
-    lease = await driver.worker()
-    postgres_proxy.lose_answer(to=b"COMMIT")
-
-    with pytest.raises(CommitUnknownError):
-        await driver.begin(lease, 0, 1)
-    claims = await driver.begin(lease, 0, 1)
-
-    assert all(claim.owned_in_flight_by(lease.holder) for claim in claims)
-    assert len(await driver.claims()) == 2
-
-
-async def test_an_outcome_whose_answer_was_lost_is_recorded_once(driver, postgres_proxy):
-    """F4, F5: the second time finds the very same outcome there."""
-    lease = await driver.worker()
-    (claim,) = await driver.begin(lease, 0)
-    postgres_proxy.lose_answer(to=b"COMMIT")
-
-    with pytest.raises(CommitUnknownError):
-        await driver.stores.idempotency.record(claim, BOOKED)
-    await driver.stores.idempotency.record(claim, BOOKED)
-
-    (stands,) = await driver.claims()
-    assert (stands.state, stands.outcome, stands.late) == (ClaimState.SETTLED, BOOKED, ())
-
-
-async def test_an_acquisition_whose_answer_was_lost_is_refused_like_any_other(stores, postgres_proxy):
-    """F5, L4: a lone lease lapses by itself; the holder's name gets it back no sooner."""
-    postgres_proxy.lose_answer(to=b"COMMIT")
-
-    with pytest.raises(CommitUnknownError):
-        await stores.leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=LONG)
-    with pytest.raises(RunLeaseError) as refused:
-        await stores.leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=LONG)
-
-    assert refused.value.holder == "one"
-
-
-# --- a connection lost before COMMIT ------------------------------------------------------------------------------
-
-
 async def test_a_connection_lost_before_commit_is_made_anew_and_all_is_done_once(driver, postgres_proxy):
     """F5: nothing can have been committed, so the transaction is begun again on another connection."""
     lease = await driver.worker()
@@ -178,70 +67,6 @@ async def test_a_connection_lost_before_commit_is_made_anew_and_all_is_done_once
     fault.wait()
     assert committed.verdict is Verdict.DONE
     assert [event.kind for event in await driver.events()].count("after_tool_result") == 1
-
-
-async def test_connections_that_died_unnoticed_are_made_anew(stores, postgres_proxy):
-    """A firewall that forgets an idle connection tells nobody."""
-    await asyncio.gather(*(stores.runs.get(f"run-{number}", tenant=TENANT) for number in range(10)))
-    assert postgres_proxy.connections > 1
-
-    postgres_proxy.cut()
-
-    await asyncio.gather(*(stores.runs.get(f"run-{number}", tenant=TENANT) for number in range(10)))
-
-
-async def test_a_server_that_was_restarted_is_found_again(opened, postgres_store_url, postgres_server):
-    driver = Driver(opened(postgres_store_url))
-    lease = await driver.worker()
-
-    postgres_server.restart()
-
-    assert (await driver.commit(lease, 1)).verdict is Verdict.DONE
-
-
-async def test_a_server_that_is_down_is_named_without_its_password(opened, postgres_store_url, postgres_server):
-    """And once it is up again, so is the store."""
-    driver = Driver(opened(postgres_store_url))
-    lease = await driver.worker()
-    password = postgres_store_url.split(":")[2].split("@")[0]
-
-    postgres_server.kill()
-    with pytest.raises(StoreUnavailableError) as away:
-        await driver.commit(lease, 1)
-    postgres_server.start()
-
-    assert f"127.0.0.1:{postgres_server.port}" in str(away.value)
-    assert password not in str(away.value)
-    assert isinstance(away.value.__cause__.orig, psycopg2.OperationalError)
-    assert (await driver.commit(lease, 1)).verdict is Verdict.DONE
-
-
-async def test_a_server_that_says_nothing_is_given_up(opened, url, postgres_proxy):
-    """The network swallows everything: neither side sees an error, and nobody waits for ever."""
-    driver = Driver(opened(url, socket_timeout=3))
-    lease = await driver.worker()
-
-    postgres_proxy.pause()
-    with pytest.raises(StoreUnavailableError):
-        await driver.commit(lease, 1)
-    with pytest.raises(StoreUnavailableError):
-        await driver.run()
-    postgres_proxy.resume()
-
-    assert (await driver.commit(lease, 1)).verdict is Verdict.DONE
-
-
-async def test_a_commit_that_says_nothing_is_an_unknown_one(opened, url, postgres_proxy):
-    """F5: it was carried out, and the answer never came."""
-    driver = Driver(opened(url, socket_timeout=3))
-    lease = await driver.worker()
-    fault = postgres_proxy.hold_answer(to=b"COMMIT")
-
-    with pytest.raises(CommitUnknownError):
-        await driver.commit(lease, 1)
-
-    assert fault.count == 1
-    assert (await driver.commit(lease, 1)).verdict is Verdict.REPEATED
 
 
 # --- locks and time -----------------------------------------------------------------------------------------------
@@ -417,74 +242,7 @@ async def test_of_two_that_wait_for_each_other_one_begins_again(opened, postgres
     await database.close()
 
 
-async def test_a_cancelled_caller_stops_no_commit(driver, postgres_proxy):
-    """F5: what has begun goes on to its end."""
-    lease = await driver.worker()
-    fault = postgres_proxy.hold_answer(to=b"INSERT INTO adk_checkpoints")
-    committing = asyncio.create_task(driver.commit(lease, 1))
-    await asyncio.to_thread(fault.wait)
-
-    committing.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await committing
-    fault.release()
-
-    async def sequence():
-        return (await driver.run()).sequence
-
-    await eventually(sequence, what="the boundary")
-
-
-# --- processes ----------------------------------------------------------------------------------------------------
-
-_FORKING = """
-import asyncio, os, sys
-from stores.sql import open_sql
-
-stores = open_sql(sys.argv[1])
-asyncio.run(stores.leases.acquire("run", tenant="acme", holder="parent", ttl_seconds=600))
-child = os.fork()
-if child == 0:
-    lease = asyncio.run(stores.leases.held("run", tenant="acme"))
-    asyncio.run(stores.leases.acquire("another", tenant="acme", holder="child", ttl_seconds=600))
-    asyncio.run(stores.lifecycle.close())
-    os._exit(0 if lease.holder == "parent" else 1)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-lease = asyncio.run(stores.leases.held("another", tenant="acme"))
-asyncio.run(stores.lifecycle.close())
-assert lease.holder == "child"
-"""
-
-
-@pytest.mark.parametrize("database", ["postgres_store_url", "sqlite_store_url"])
-def test_a_fork_shares_no_connection(request, database):
-    """A child that used or closed its parent's would break it."""
-    url = request.getfixturevalue(database)
-
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", _FORKING, url],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-
-    assert (ran.returncode, ran.stderr) == (0, "")
-
-
-# --- the schema ---------------------------------------------------------------------------------------------------
-
-
-async def test_a_database_without_tables_is_told_by_every_operation(opened, postgres_url):
-    stores = opened(postgres_url)
-
-    for operation in (
-        stores.lifecycle.verify(),
-        stores.runs.get("run", tenant=TENANT),
-        stores.leases.acquire("run", tenant=TENANT, holder="one", ttl_seconds=LONG),
-    ):
-        with pytest.raises(SchemaVersionError, match="adk db upgrade") as error:
-            await operation
-        assert error.value.found is None
+# --- what is refused ----------------------------------------------------------------------------------------------
 
 
 async def test_a_stale_fence_writes_nothing_at_all(driver):

@@ -1,0 +1,24 @@
+"""Stores as the tests here open them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from adk_worker.runs import Stores
+from stores import open_stores
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Callable[..., Stores]]:
+    """Opens bundles, by their URLs and options, that are closed after the test."""
+    bundles = []
+
+    def open_one(url: str, **options: object) -> Stores:
+        bundles.append(open_stores(url, **options))
+        return bundles[-1]
+
+    yield open_one
+    for bundle in bundles:
+        await bundle.lifecycle.close()

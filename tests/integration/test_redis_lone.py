@@ -21,8 +21,7 @@ from stores.redis import (
     migrate,
     open_redis,
 )
-from tests.integration.test_redis_failures import WRITE
-from tests.redis_stores import made
+from tests.redis_stores import made, naming
 from tests.servers import RedisServer
 
 TENANT = "acme"
@@ -142,7 +141,7 @@ async def test_a_checkpoint_over_the_cap_is_refused_before_the_call(store_url, r
     """C2: with both caps named; nothing is sent, and the frontier before stays."""
     checkpoints = RedisCheckpointStore(redis_proxy.url(store_url), max_value_bytes=1000)
     await checkpoints.put(CHECKPOINT)
-    written = redis_proxy.count(to=WRITE)
+    written = redis_proxy.count(to=naming("apply"))
     large = CHECKPOINT.updated(metadata={"text": "x" * 1000})
 
     with pytest.raises(CheckpointTooLargeError) as refused:

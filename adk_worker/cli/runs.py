@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from adk_worker.cli import options
+from adk_worker.cli import options, selecting
+from adk_worker.cli.bulk import ask_many
 from adk_worker.cli.exits import ExitCode
 from adk_worker.cli.output import emit, grid, note, say
 from adk_worker.cli.program import Invocation, awaited
-from adk_worker.runs import RunStatus
 
 if TYPE_CHECKING:
     from adk_worker.runs import Run
@@ -21,30 +21,23 @@ _DEFAULT_LIMIT = 50
 
 @click.command("list", short_help="List runs, the newest first.")
 @click.option("--tenant", metavar="T", type=options.Name("tenant"), help="Of this tenant alone; of all by default.")
-@click.option("--status", type=click.Choice([status.value for status in RunStatus]), help="Of this status alone.")
-@click.option("--attention", is_flag=True, help="Those that need somebody, and nothing else.")
+@selecting.status
+@selecting.attention
+@selecting.agent
+@selecting.since
+@selecting.until
 @click.option("--limit", type=click.IntRange(min=1), default=_DEFAULT_LIMIT, show_default=True, help="At most so many.")
 @options.as_json
 @options.debug
 @click.pass_obj
-def list_runs(
-    invocation: Invocation,
-    *,
-    tenant: str | None,
-    status: str | None,
-    attention: bool,
-    limit: int,
-    as_json: bool,
-) -> int:
+def list_runs(invocation: Invocation, /, *, limit: int, as_json: bool, **which: Any) -> int:
     """List runs, the newest first."""
+    where = selecting.selected(**which)
 
     async def listing() -> list[Run]:
         found: list[Run] = []
         async with invocation.source.open() as access:
-            runs = access.fleet.list(
-                tenant=tenant, status=RunStatus(status) if status else None, attention=True if attention else None
-            )
-            async for run in runs:
+            async for run in access.fleet.list(where):
                 if len(found) > limit:
                     break
                 found.append(run)
@@ -88,29 +81,47 @@ def table(runs: Sequence[Run]) -> str:
     return grid(headings, rows, right={"ITERATION"})
 
 
-@click.command("cancel", short_help="Ask for a run's end.")
-@options.run_id
-@options.tenant
+@click.command("cancel", short_help="Ask for a run's end, or for many runs'.")
+@click.argument("run_id", metavar="[RUN_ID]", type=options.Name("run id"), required=False)
+@selecting.many
 @options.as_json
 @options.debug
 @click.pass_obj
-def cancel(invocation: Invocation, *, run_id: str, tenant: str, as_json: bool) -> int:
+def cancel(invocation: Invocation, /, *, run_id: str | None, as_json: bool, **which: Any) -> int:
     """Ask for a run's end: at once if no worker holds it, else at its worker's next write or renewal.
 
     An effectful call in flight is waited for, and recorded.
-    """
 
-    async def ask() -> Run:
+    \b
+    adk cancel run_1 --tenant acme
+    adk cancel --tenant acme --agent booking --since 12h --dry-run
+
+    Without RUN_ID, all runs that are meant and have not ended: say which tenant's, or --all-tenants, and at least one
+    thing more. One that has moved meanwhile is skipped and told; asking again goes on with what is left.
+
+    Exit codes: 0 done, 65 the run has ended otherwise, or some of many were refused, 64 and above anything else.
+    """  # noqa: D301 - click reads this backspace: keep the lines of the next paragraph
+    if run_id is None:
+        return ask_many(invocation, "cancel", lambda fleet: fleet.cancel_many, as_json=as_json, **which)
+    tenant = which.pop("tenant")
+    if tenant is None:
+        raise click.UsageError("Missing option '--tenant'.")
+    for name, value in which.items():
+        if value:
+            raise click.UsageError(f"--{name.replace('_', '-')} is for many runs, and cannot be given with RUN_ID.")
+
+    async def ask() -> int:
         async with invocation.source.open() as access:
-            return await access.fleet.cancel(run_id, tenant=tenant, by=access.by)
+            run = await access.fleet.cancel(run_id, tenant=tenant, by=access.by)
+            if as_json:
+                from adk_worker.cli.report import run_object
 
-    run = awaited(ask)
-    if as_json:
-        from adk_worker.cli.report import run_object
+                emit(run_object(run))
+            else:
+                from adk_worker.describe import describe
 
-        emit(run_object(run))
-    else:
-        from adk_worker.describe import describe
+                # With the calls that are still in flight: they are what nobody knows the end of.
+                say(describe(await access.fleet.inspect(run_id, tenant=tenant)))
+        return ExitCode.DONE
 
-        say(describe(run))
-    return ExitCode.DONE
+    return awaited(ask)

@@ -73,6 +73,13 @@ async def failed(driver):
 
 
 @state
+async def lost(driver):
+    lease = await driver.worker()
+    await driver.commit(lease, 1)
+    await driver.commit(lease, 2, Then.PARK, stored=False, attention=Attention.FRONTIER_LOST)
+
+
+@state
 async def completed(driver):
     await driver.commit(await driver.worker(), 1, Then.COMPLETE, frontier={"output": "Booked."})
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from adk_worker.cli.answers.runs import (
     CheckDeployAnswer,
     InspectAnswer,
+    ManyAnswer,
     PruneAnswer,
     ResumeAnswer,
     RunAnswer,
@@ -25,14 +26,16 @@ from adk_worker.cli.answers.workers import AliveAnswer
 ANSWERS: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "alive": AliveAnswer,
-        "cancel": RunAnswer,
+        "cancel": RunAnswer | ManyAnswer,
         "check-deploy": CheckDeployAnswer,
         "db bump-epoch": DbBumpEpochAnswer,
         "db upgrade": DbUpgradeAnswer,
         "db verify": DbVerifyAnswer,
+        "find": RunAnswer,
         "inspect": InspectAnswer,
         "list": RunAnswer,
         "prune": PruneAnswer,
+        "resume": ManyAnswer,
         "run": RunAnswer | ResumeAnswer,
         "seal keys list": SealKeysListAnswer,
         "seal keys new": SealKeysNewAnswer,

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
+from adk_worker.bulk import Came
 from adk_worker.checkpoint import CheckpointBoundary
 from adk_worker.cli.answers.model import Answer
 from adk_worker.deployment import Outlook
@@ -109,6 +110,24 @@ class ResumeAnswer(Answer):
     run: RunAnswer | None
     """As it stood in the end."""
     exit_code: int
+
+
+class ErrorAnswer(Answer):
+    """Why something was not done."""
+
+    error: str
+    """The error's class, such as ``FrontierLostError``."""
+    message: str
+
+
+class ManyAnswer(Answer):
+    """What came of one of many runs."""
+
+    outcome: Came
+    """``due`` is a dry run's: it would be done."""
+    error: ErrorAnswer | None
+    run: RunAnswer
+    """As it stands once it is done, else as it was seen."""
 
 
 class CheckDeployAnswer(Answer):

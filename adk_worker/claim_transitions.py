@@ -19,7 +19,8 @@ def begin(
 ) -> Claim:
     """The claim that stands after a ``begin``: a new one, the stored one, or the stored one taken over.
 
-    A claim in flight stays its owner's however old it is (I4): only an intent that names that owner takes it over.
+    A claim in flight stays its owner's however old it is (I4): only an intent that names that owner takes it over. So
+    with one of a call that never ran (I8): if an outcome came in meanwhile, it is nobody's to make.
 
     :raises CallKeyReusedError: the digests differ (I1).
     """
@@ -33,11 +34,13 @@ def begin(
             fence=fence,
             began_at=now,
             tool=intent.tool,
+            max_in_flight=intent.max_in_flight,
         )
     if stored.digest != intent.digest:
         raise CallKeyReusedError(key=intent.key)
-    if intent.take_over is not None and stored.owned_in_flight_by(intent.take_over) and owner != intent.take_over:
-        return _owned_by(stored, owner, fence=fence, now=now)
+    if intent.take_over is not None and stored.open_after(intent.take_over) and owner != intent.take_over:
+        taken = _owned_by(stored, owner, fence=fence, now=now)
+        return taken if intent.max_in_flight is None else replace(taken, max_in_flight=intent.max_in_flight)
     return stored
 
 
@@ -77,15 +80,19 @@ def abandon(stored: Claim | None, *, key: str, owner: str) -> Claim | None:
         raise ClaimOwnerError(key=key)
     if not stored.former:
         return None
-    return replace(stored, owner=stored.former[-1], former=stored.former[:-1])
+    before = stored.former[-1]
+    decision = stored.decisions[-1] if stored.decisions else None
+    never_ran = decision is not None and decision.outcome is None and decision.owner == before
+    state = ClaimState.NEVER_RAN if never_ran else ClaimState.IN_FLIGHT
+    return replace(stored, owner=before, former=stored.former[:-1], state=state)
 
 
 def take_over(stored: Claim | None, *, key: str, seen: str, owner: str, now: float, fence: int | None = None) -> Claim:
     """The claim in flight after ``owner`` took it from ``seen``.
 
-    :raises ClaimOwnerError: it is not in flight under ``seen``.
+    :raises ClaimOwnerError: it is not in flight under ``seen``, nor known not to have run under it.
     """
-    if stored is None or not stored.owned_in_flight_by(seen):
+    if stored is None or not stored.open_after(seen):
         raise ClaimOwnerError(key=key)
     return _owned_by(stored, owner, fence=fence, now=now)
 
@@ -104,7 +111,7 @@ def still_undecided(stored: Claim | None, *, seen: Claim) -> bool:
 
 def any_in_flight(claims: Iterable[Claim]) -> bool:
     """Whether something is undecided, so that a run that ended must keep its frontier (P2)."""
-    return any(claim.state is ClaimState.IN_FLIGHT for claim in claims)
+    return any(claim.in_flight for claim in claims)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +143,7 @@ def _owned_by(stored: Claim, owner: str, *, fence: int | None, now: float) -> Cl
     return replace(
         stored,
         owner=owner,
+        state=ClaimState.IN_FLIGHT,
         former=(*stored.former, stored.owner),
         fence=fence,
         began_at=now,

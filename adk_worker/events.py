@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from adk_worker.actors import Actor
+from adk_worker.idempotency import Claim
 from adk_worker.transitions import Attention, Reason, State, Verdict
 
 
@@ -41,9 +42,12 @@ class EventKind(StrEnum):
     HEALED = "healed"
     """``key``: the call that the run was parked on has its outcome (F4)"""
     LATE_OUTCOME = "late_outcome"
-    """``key``: kept as evidence after a settlement (F4)"""
+    """``key``: kept as evidence after a settlement (F4); ``contradicts``: who had said that the call never ran"""
     SETTLED = "settled"
-    """``key``, ``by``"""
+    """A probe has answered: ``key``, ``by``"""
+    DECIDED = "decided"
+    """A person has: ``key``, ``tool``, ``how`` (``completed`` or ``never_ran``), ``why``, ``owner_may_live``, ``by``,
+    ``os_user``"""
     CANCEL_REQUESTED = "cancel_requested"
     """``by``, ``os_user``"""
     CANCELLED = "cancelled"
@@ -127,14 +131,30 @@ def healed(key: str) -> NewEvent:
     return NewEvent(EventKind.HEALED, {"key": key})
 
 
-def late_outcome(key: str) -> NewEvent:
-    """An outcome came after the settlement, and is kept as evidence."""
-    return NewEvent(EventKind.LATE_OUTCOME, {"key": key})
+def late_outcome(after: Claim) -> NewEvent:
+    """An outcome came after the settlement, and is kept as evidence with the claim."""
+    said = {"contradicts": after.decisions[-1].by} if after.contradicted else {}
+    return NewEvent(EventKind.LATE_OUTCOME, {"key": after.key, **said})
 
 
 def settled(key: str, by: str) -> NewEvent:
     """Somebody other than its owner decided a call."""
     return NewEvent(EventKind.SETTLED, {"key": key, "by": by})
+
+
+def decided(after: Claim) -> NewEvent:
+    """A person has settled a call: the claim's newest decision."""
+    decision = after.decisions[-1]
+    data = {
+        "key": after.key,
+        "tool": after.tool,
+        "how": "never_ran" if decision.outcome is None else "completed",
+        "why": decision.why,
+        "owner_may_live": decision.owner_may_live,
+        "by": decision.by,
+        "os_user": decision.os_user,
+    }
+    return NewEvent(EventKind.DECIDED, data)
 
 
 def cancel_requested(by: Actor) -> NewEvent:

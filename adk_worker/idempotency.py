@@ -1,9 +1,10 @@
 """What ran: keys, claims, and the store that keeps them.
 
 A *claim* is the record of one call. It is absent before the intent is recorded, in flight (with its owner) from just
-before the dispatch, and settled once an outcome is known (I2). Its key is made of the call's position in the run, so it
-is the same across retry, redelivery and resume, and differs for every other call (I1). A claim in flight never turns
-into permission by growing old (I4): only its owner's record, a probe, or a person settles it.
+before the dispatch, and settled once an outcome is known (I2), or once a person says that it never ran (I8). Its key is
+made of the call's position in the run, so it is the same across retry, redelivery and resume, and differs for every
+other call (I1). A claim in flight never turns into permission by growing old (I4): only its owner's record, a probe, or
+a person settles it.
 """
 
 from __future__ import annotations
@@ -84,6 +85,24 @@ class ClaimState(StrEnum):
 
     IN_FLIGHT = "in_flight"
     SETTLED = "settled"
+    NEVER_RAN = "never_ran"
+    """A person has decided that it never ran and never will (I8): it may be begun under the same key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person decided about a call, as it is kept with the claim (I8)."""
+
+    by: str
+    os_user: str | None
+    at: float
+    why: str
+    owner: str
+    """Whose dispatch they decided about: the claim's owner then."""
+    outcome: ToolOutcome | None = None
+    """``None``: it never ran."""
+    owner_may_live: bool = False
+    """They said so although that owner was not known to be dead, or had just died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +118,7 @@ class Claim:
     fence: int | None = None
     began_at: float | None = None
     settled_by: str | None = None
-    """``None`` while in flight; :data:`BY_OWNER`, ``probe`` or ``person:NAME`` afterwards."""
+    """Who settled it last: :data:`BY_OWNER`, ``probe`` or ``person:NAME``; ``None`` if nobody has."""
     dead_seen_at: float | None = None
     """When the owner was first known to be dead (I11); ``None`` if it never was."""
     tool: str | None = None
@@ -107,23 +126,55 @@ class Claim:
     """Owners before this one, oldest first (:meth:`IdempotencyStore.take_over`)."""
     late: tuple[ToolOutcome, ...] = ()
     """Outcomes that came after the settlement: evidence that overwrote nothing (F4)."""
+    max_in_flight: float | None = None
+    """How long a request may outlive its sender, in seconds, as the tool declared it when the call was begun."""
+    decisions: tuple[Decision, ...] = ()
+    """What people decided about it, oldest first (I8)."""
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether it may have happened or not, and nobody has decided."""
+        return self.state is ClaimState.IN_FLIGHT
+
+    @property
+    def known(self) -> ToolOutcome | None:
+        """The outcome to go on with; ``None`` if there is none.
+
+        Of a call that somebody has said never ran, it is the first that came in all the same: what is known to have
+        happened is not made again.
+        """
+        if self.state is ClaimState.NEVER_RAN:
+            return self.late[0] if self.late else None
+        return self.outcome if self.state is ClaimState.SETTLED else None
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether an outcome came in for a call although a person had said that it never ran."""
+        return bool(self.late) and any(decision.outcome is None for decision in self.decisions)
 
     def owned_in_flight_by(self, owner: str) -> bool:
         """Whether ``owner`` may dispatch the call: the claim is in flight and its own."""
-        return self.state is ClaimState.IN_FLIGHT and self.owner == owner
+        return self.in_flight and self.owner == owner
+
+    def open_after(self, owner: str) -> bool:
+        """Whether the call may be begun in place of ``owner``: in flight under it, or known not to have run."""
+        never_ran = self.state is ClaimState.NEVER_RAN and self.known is None
+        return self.owner == owner and (self.in_flight or never_ran)
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
     """A claim to begin. The digest is that of :func:`call_digest`.
 
-    ``take_over`` is the owner whose claim in flight this one replaces, as the plan has seen it.
+    ``take_over`` is the owner whose claim this one replaces, in flight or decided never to have run, as the plan has
+    seen it. ``max_in_flight`` is what the tool declares, in seconds.
     """
 
     key: str
     digest: str
     tool: str | None = None
     take_over: str | None = None
+    max_in_flight: float | None = None
 
 
 class IdempotencyStore(Protocol):
@@ -150,24 +201,28 @@ class IdempotencyStore(Protocol):
         ``late`` and changes nothing. Recording the same outcome again is harmless. In the fleet's store the same write
         queues the run again if it was parked on this call.
 
-        :raises ClaimOwnerError: ``claim.owner`` never owned it.
+        :raises ClaimOwnerError: ``claim.owner`` never owned it, or there is none: its owner has taken it back, saying
+            that it never dispatched, or it was pruned with its run. An outcome under such a key may be taken for one of
+            another run of the same name; it is for the caller's log.
         """
         ...
 
     async def abandon(self, claim: Claim) -> None:
         """Take the intent back: the owner knows that it never dispatched the call.
 
-        A claim that was taken over goes back to the owner before; any other becomes absent. In the fleet's store the
-        same write queues the run again if it was parked on a call that thereby is known not to have run.
+        A claim that was taken over goes back to the owner before, and to what a person had decided about that one; any
+        other becomes absent. In the fleet's store the same write queues the run again if it was parked on a call that
+        thereby is known not to have run.
 
         :raises ClaimOwnerError: not in flight under ``claim.owner``.
         """
         ...
 
     async def take_over(self, claim: Claim, owner: str) -> Claim:
-        """Make ``owner`` the owner of a claim in flight, if it still is as ``claim`` shows it (compare-and-set).
+        """Make ``owner`` the owner of a claim, in flight, if it still is as ``claim`` shows it (compare-and-set).
 
-        For idempotent tools, and for calls that are known not to have happened. The former owner is remembered.
+        For idempotent tools, and for calls that are known not to have happened. The former owner is remembered. A call
+        that was decided never to have run, and of which an outcome came in since, cannot be taken over.
 
         :raises ClaimOwnerError: it is settled, absent, or another's by now; nothing was written.
         """

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from adk_worker.checkpoint import Checkpoint, Checkpointer
 from adk_worker.errors import ClaimOwnerError, StaleFenceError
 from adk_worker.history import Handle, HistoryStore
-from adk_worker.idempotency import Claim, ClaimState, IdempotencyStore, Intent, mark_key
+from adk_worker.idempotency import Claim, IdempotencyStore, Intent, mark_key
 from adk_worker.lease import RunLease
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.scribe import Standing, Turnover, Wrapped
@@ -121,7 +121,7 @@ class LocalScribe:
 
     async def _begin(self, intent: Intent, idempotency: IdempotencyStore) -> Claim:
         claim = await idempotency.begin(intent.key, tenant=self._tenant, owner=self._owner, digest=intent.digest)
-        if intent.take_over is not None and claim.owned_in_flight_by(intent.take_over):
+        if intent.take_over is not None and claim.open_after(intent.take_over):
             return await idempotency.take_over(claim, self._owner)
         return claim
 
@@ -149,7 +149,7 @@ class LocalScribe:
     async def park(self, *, attention: Attention, detail: str, undecided: Sequence[Claim] = ()) -> Standing:
         if undecided and self._idempotency is not None:
             stand = await self._idempotency.peek([claim.key for claim in undecided], tenant=self._tenant)
-            if any((now := stand[claim.key]) is None or now.state is ClaimState.SETTLED for claim in undecided):
+            if any((now := stand[claim.key]) is None or not now.in_flight for claim in undecided):
                 return Standing.KEPT
         self.rests = attention, detail
         return Standing.LEFT

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from adk_worker.errors import AdkError, FrontierLostError, RunLeaseError, RunStateError
+from adk_worker.idempotency import Claim
 from adk_worker.runs import Run, RunStatus
 
 _LIVE: Final = frozenset({RunStatus.QUEUED, RunStatus.RUNNING})
@@ -49,6 +50,11 @@ def unless_changed(run: Run, seen: Run | None) -> None:
     if not same:
         was = f"{seen.status.value} ({seen.attention.value})" if seen.attention else seen.status.value
         raise _state(run, f"it was {was} under fence {seen.fence} when it was chosen, and has moved since: look again")
+
+
+def decision_refused(run: Run, claim: Claim) -> AdkError:
+    """Why a person's decision about a call of ``run`` is not taken, although nobody has decided it."""
+    return _state(run, f"whoever carries it on finds out about the call of {claim.tool or 'its tool'} by itself")
 
 
 def _state(run: Run, wanted: str) -> RunStateError:

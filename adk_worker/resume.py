@@ -19,7 +19,7 @@ class ToolDisposition(StrEnum):
     COMPLETED = "completed"
     """It has an outcome on record: replay that."""
     NEVER_RAN = "never_ran"
-    """No intent is on record, and an intent comes before every dispatch (I2): make the call."""
+    """No intent is on record, and an intent comes before every dispatch (I2); or a person has said so (I8): make it."""
     INDETERMINATE = "indeterminate"
     """It may have happened. Never guessed at."""
 
@@ -119,8 +119,10 @@ def _planned(call: OutstandingCall, claims: Mapping[str, Claim | None], *, recor
         return PlannedCall(call, ToolDisposition.NEVER_RAN)
     if claim.digest != call_digest(call.key, tool=call.tool, arguments=call.arguments):
         raise CallKeyReusedError(key=call.key)
-    if claim.state is ClaimState.SETTLED and claim.outcome is not None:
-        return PlannedCall(call, ToolDisposition.COMPLETED, claim, claim.outcome)
+    if claim.known is not None:
+        return PlannedCall(call, ToolDisposition.COMPLETED, claim, claim.known)
+    if claim.state is ClaimState.NEVER_RAN:
+        return PlannedCall(call, ToolDisposition.NEVER_RAN, claim)
     return PlannedCall(call, ToolDisposition.INDETERMINATE, claim)
 
 

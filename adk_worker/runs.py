@@ -25,6 +25,7 @@ from adk_worker.lease_transitions import Holding
 from adk_worker.messages import Usage
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
+from adk_worker.settlement import Settled, Settlement
 from adk_worker.transitions import Attention, FleetPolicy, Phase, Reason, Then, Verdict
 
 
@@ -331,6 +332,21 @@ class RunStore(Protocol):
 
         :raises RunNotFoundError: there is none.
         :raises RunStateError: it has completed or failed, or has moved since it was seen.
+        """
+        ...
+
+    async def decide(
+        self, run_id: str, *, tenant: str, claim: Claim, asked: Settlement, policy: FleetPolicy
+    ) -> Settled:
+        """Settle a call of a resting run as a person says; see :meth:`adk_worker.settlement.TakesDecisions.decide`.
+
+        A run that was parked on this call and no other is queued again in the same write, and so is one that backs off
+        to ask about a call again; a cancelled run's frontier is let go with its last undecided call (P2).
+
+        :raises RunNotFoundError: there is none.
+        :raises RunStateError: it is being carried on, or about to be: it finds out by itself.
+        :raises CallDecidedError: the call is settled already; says how, by whom and when.
+        :raises CallStateError: it was never begun, or its claim has moved on.
         """
         ...
 

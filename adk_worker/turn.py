@@ -113,7 +113,10 @@ class Turn:
         pending = tuple(call for call in self._frontier.calls if call.index not in self._outcomes)
         # One call that is still to be recorded keeps its outcome here; the plan is about all the others.
         plan = await plan_resume(self._frontier.updated(calls=pending), self._scribe if self._scribe.keyed else None)
-        starts = [_Start(planned.call) for planned in plan.to_dispatch]
+        starts = [
+            _Start(planned.call, take_over=planned.claim.owner if planned.claim else None)
+            for planned in plan.to_dispatch
+        ]
         starts += [_Start(planned.call, take_over=planned.claim.owner) for planned in plan.repeatable if planned.claim]
         for planned in plan.completed:
             if planned.outcome is not None:
@@ -243,7 +246,9 @@ class Turn:
         call = start.call
         assert call.key is not None  # noqa: S101 - keyed calls alone are recorded
         digest = call_digest(call.key, tool=call.tool, arguments=call.arguments)
-        return Intent(call.key, digest, call.tool, take_over=start.take_over)
+        tool = self._agent.tool(call.tool)
+        longest = None if tool is None else tool.max_in_flight
+        return Intent(call.key, digest, call.tool, take_over=start.take_over, max_in_flight=longest)
 
     async def _call(self, call: OutstandingCall, claim: Claim | None, *, lone: bool) -> None:
         """Make one call and keep what came of it. An effectful one is cancelled by the hard cause alone."""

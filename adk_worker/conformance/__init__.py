@@ -19,6 +19,7 @@ import pytest
 
 _ASSERTING = (
     "checkpoints",
+    "decisions",
     "history",
     "idempotency",
     "leases",
@@ -26,9 +27,11 @@ _ASSERTING = (
     "runs.calls",
     "runs.cancel",
     "runs.commit",
+    "runs.deciding",
     "runs.driver",
     "runs.evidence",
     "runs.fences",
+    "runs.hindsight",
     "runs.prune",
     "runs.reading",
     "runs.reaper",
@@ -41,6 +44,7 @@ _ASSERTING = (
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _ASSERTING))
 
 from adk_worker.conformance.checkpoints import CheckpointStoreConformance  # noqa: E402
+from adk_worker.conformance.decisions import DecisionsConformance  # noqa: E402
 from adk_worker.conformance.history import HistoryStoreConformance  # noqa: E402
 from adk_worker.conformance.idempotency import IdempotencyStoreConformance  # noqa: E402
 from adk_worker.conformance.leases import LeaseStoreConformance  # noqa: E402
@@ -49,6 +53,7 @@ from adk_worker.conformance.runs import RunStoreConformance  # noqa: E402
 
 __all__ = [
     "CheckpointStoreConformance",
+    "DecisionsConformance",
     "HistoryStoreConformance",
     "IdempotencyStoreConformance",
     "LeaseStoreConformance",

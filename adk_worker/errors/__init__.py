@@ -32,6 +32,10 @@
     │   ├── IndeterminateToolCallError  nobody knows whether these calls happened (I5)
     │   ├── CallKeyReusedError          a key came back with other arguments (I1)
     │   ├── ClaimOwnerError             a claim is another owner's (I3)
+    │   ├── CallNotFoundError           a run has no such call
+    │   ├── CallDecidedError            a call is settled already (I8)
+    │   ├── CallStateError              a call is not one that a person has to settle
+    │   ├── OwnerMayLiveError           something of a call may still be under way (I8)
     │   ├── ResumeConflictError         another resume of this run is under way (I9)
     │   └── ToolArgumentsError          a call's arguments do not fit its tool; it was never started (I10)
     ├── ToolError                       raised by tools: says whether the effect happened (I10)
@@ -50,12 +54,16 @@ from adk_worker.errors.asking import (
     NotAllowedError,
 )
 from adk_worker.errors.calling import (
+    CallDecidedError,
     CallError,
     CallKeyReusedError,
+    CallNotFoundError,
+    CallStateError,
     ClaimOwnerError,
     IndeterminateToolCallError,
     ModelError,
     ModelUnavailableError,
+    OwnerMayLiveError,
     ResumeConflictError,
     ToolArgumentsError,
     ToolError,
@@ -102,8 +110,11 @@ __all__ = [
     "AdkError",
     "AgentImportError",
     "BrokerUnavailableError",
+    "CallDecidedError",
     "CallError",
     "CallKeyReusedError",
+    "CallNotFoundError",
+    "CallStateError",
     "CheckpointError",
     "CheckpointFormatError",
     "CheckpointTooLargeError",
@@ -121,6 +132,7 @@ __all__ = [
     "NoCheckpointError",
     "NotAllowedError",
     "NotJSONError",
+    "OwnerMayLiveError",
     "ResumeConflictError",
     "RevisionMismatchError",
     "RunExistsError",

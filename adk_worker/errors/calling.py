@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from adk_worker.errors.tree import AdkError
+from adk_worker.liveness import short_name
+from adk_worker.printable import time_of
 
 
 class CallError(AdkError):
@@ -40,6 +42,64 @@ class ClaimOwnerError(CallError):
     def __init__(self, *, key: str) -> None:
         super().__init__(f"the claim on key {key} belongs to another owner, or is not in flight.")
         self.key = key
+
+
+class CallNotFoundError(CallError):
+    """The run has no such call, or several that are called so; ``known`` lists those that can be named."""
+
+    def __init__(self, *, tenant: str, run_id: str, call: str, known: tuple[str, ...], ambiguous: bool = False) -> None:
+        what = f"several calls named {call!r}" if ambiguous else f"no call {call!r} that is outstanding"
+        listed = "; ".join(known) or "it has none"
+        super().__init__(f"run {run_id!r} of tenant {tenant!r} has {what}. Name one by its id or its key: {listed}.")
+        self.tenant = tenant
+        self.run_id = run_id
+        self.call = call
+        self.known = known
+        self.ambiguous = ambiguous
+
+
+class CallDecidedError(CallError):
+    """The call is settled already, and stays so: ``how`` it ended, ``by`` whom (``owner``, ``probe``, ``person:NAME``).
+
+    ``at`` is when a person decided it, in seconds since the epoch by the store's clock; ``None`` if none did.
+    """
+
+    def __init__(self, *, key: str, tool: str | None, how: str, by: str, at: float | None) -> None:
+        when = f" at {time_of(at)}" if at is not None else ""
+        super().__init__(
+            f"the call of {tool or 'a tool'} (key {key}) is settled already: {how}, by {by}{when}. Nothing was changed."
+        )
+        self.key = key
+        self.tool = tool
+        self.how = how
+        self.by = by
+        self.at = at
+
+
+class CallStateError(CallError):
+    """The call is not one that a person has to settle; ``state`` is what stands, ``wanted`` what to do instead."""
+
+    def __init__(self, *, key: str | None, tool: str | None, state: str, wanted: str) -> None:
+        super().__init__(f"the call of {tool or 'a tool'} (key {key or 'none'}) is {state}: {wanted}.")
+        self.key = key
+        self.tool = tool
+        self.state = state
+        self.wanted = wanted
+
+
+class OwnerMayLiveError(CallError):
+    """It cannot be said that a call never ran while something of it may be under way; ``reason`` says what (I8)."""
+
+    def __init__(self, *, key: str, tool: str | None, owner: str, reason: str) -> None:
+        super().__init__(
+            f"the call of {tool or 'a tool'} (key {key}), begun by {short_name(owner)}, cannot be settled as never run "
+            f"yet: {reason}. See to it that nothing of it is under way, and say so: --owner-may-live "
+            "(owner_may_live=True)."
+        )
+        self.key = key
+        self.tool = tool
+        self.owner = owner
+        self.reason = reason
 
 
 class ResumeConflictError(CallError):

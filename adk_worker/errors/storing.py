@@ -42,13 +42,13 @@ class CommitUnknownError(StoreUnavailableError):
 
 
 class ValueTooLargeError(AdkError):
-    """A value is larger than the store takes at once; nothing was written. ``what`` says which value."""
+    """A value is larger than is taken at once; nothing was written. ``what`` says which value, ``cap`` which cap."""
 
-    def __init__(self, *, what: str, size: int, max_bytes: int) -> None:
+    def __init__(self, *, what: str, size: int, max_bytes: int, cap: str = "the store's max_value_bytes") -> None:
         super().__init__(
-            f"{what} has {size} bytes, the store takes at most {max_bytes} (its max_value_bytes); store less, or raise "
-            "that cap."
+            f"{what} has {size} bytes, and at most {max_bytes} are taken ({cap}); store less, or raise that cap."
         )
+        self.cap = cap
         self.what = what
         self.size = size
         self.max_bytes = max_bytes

@@ -46,7 +46,15 @@ def decide(data: MemoryData, before: Claim | None, after: Claim) -> None:
     if after.state is ClaimState.SETTLED and (before is None or before.state is ClaimState.IN_FLIGHT):
         follow(data, run, after.key)
     else:
-        journal.tell(data, run, [events.late_outcome(after.key)], at=data.at())
+        journal.tell(data, run, [events.late_outcome(after)], at=data.at())
+
+
+def give_back(data: MemoryData, after: Claim) -> None:
+    """Write a claim that its former owner has again, with what follows for its run if that is known not to have run."""
+    save(data, after)
+    run = data.claims[after.tenant, after.key].run
+    if run is not None and not after.in_flight:
+        follow(data, run, after.key)
 
 
 def remove(data: MemoryData, key: ClaimKey) -> None:

@@ -8,10 +8,11 @@ from adk_worker import claim_transitions
 from adk_worker.errors import ResumeConflictError
 from adk_worker.idempotency import RESUME_CLAIM_SECONDS, Claim, Intent, check_claim
 from adk_worker.lease import check_ttl
-from adk_worker.memory import claims
+from adk_worker.memory import claims, deciding
 from adk_worker.memory.data import MemoryData
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
+from adk_worker.settlement import Settled, Settlement
 
 
 class MemoryIdempotencyStore:
@@ -54,7 +55,7 @@ class MemoryIdempotencyStore:
             if after is None:
                 claims.remove(self._data, (claim.tenant, claim.key))
             else:
-                claims.save(self._data, after)
+                claims.give_back(self._data, after)
 
     async def take_over(self, claim: Claim, owner: str) -> Claim:
         check_claim(claim.tenant, claim.key, owner)
@@ -65,6 +66,11 @@ class MemoryIdempotencyStore:
             )
             claims.save(self._data, after)
             return after
+
+    async def decide(self, claim: Claim, asked: Settlement) -> Settled:
+        check_claim(claim.tenant, claim.key, claim.owner)
+        with self._data.lock:
+            return deciding.decide_alone(self._data, claim, asked)
 
     async def claim_resume(
         self,

@@ -12,13 +12,14 @@ from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Claim, Intent, check_claim
 from adk_worker.lease import RunLease, check_holder, check_ttl
 from adk_worker.lease_transitions import Holding, StoreTime
-from adk_worker.memory import advancing, claims, journal, pruning, reading, resting, sweeping
+from adk_worker.memory import advancing, claims, deciding, journal, pruning, reading, resting, sweeping
 from adk_worker.memory.data import MemoryData, RunKey, StoredRun, as_run_lease, stale
 from adk_worker.messages import canonical_json
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, Submitted, Sweep, Taken
+from adk_worker.settlement import Settled, Settlement
 from adk_worker.transitions import Attention, FleetPolicy, Phase, Reason
 
 
@@ -168,6 +169,14 @@ class MemoryRunStore:
         key = check_run(tenant, run_id)
         with self._data.lock:
             return resting.cancel(self._data, key, by=by, seen=seen)
+
+    async def decide(
+        self, run_id: str, *, tenant: str, claim: Claim, asked: Settlement, policy: FleetPolicy
+    ) -> Settled:
+        key = check_run(tenant, run_id)
+        check_claim(tenant, claim.key, claim.owner)
+        with self._data.lock:
+            return deciding.decide_of_run(self._data, key, claim, asked, policy=policy)
 
     async def get(self, run_id: str, *, tenant: str) -> Run | None:
         key = check_run(tenant, run_id)

@@ -125,6 +125,8 @@ def upgrade() -> None:
         sa.Column("fence", sa.BigInteger()),
         sa.Column("began_at", sa.Double()),
         sa.Column("dead_seen_at", sa.Double()),
+        sa.Column("max_in_flight", sa.Double()),
+        sa.Column("decisions", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("tenant", "key", name="adk_claims_pkey"),
     )
     op.create_index("adk_claims_by_run", "adk_claims", ["tenant", "run_id", "number"])

@@ -11,6 +11,7 @@ from adk_worker.idempotency import RESUME_CLAIM_SECONDS, Claim, check_claim
 from adk_worker.memory import MemoryIdempotencyStore
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
+from adk_worker.settlement import Settled, Settlement
 from stores.redis.data import RunData
 from stores.redis.keys import bucket_of_claim, bucket_of_run
 from stores.redis.lifecycle import RedisLifecycle
@@ -64,6 +65,10 @@ class RedisIdempotencyStore:
     async def take_over(self, claim: Claim, owner: str) -> Claim:
         check_claim(claim.tenant, claim.key, owner)
         return await self._on(claim, lambda store: at_once(store.take_over(claim, owner)))
+
+    async def decide(self, claim: Claim, asked: Settlement) -> Settled:
+        check_claim(claim.tenant, claim.key, claim.owner)
+        return await self._on(claim, lambda store: at_once(store.decide(claim, asked)))
 
     async def claim_resume(
         self,

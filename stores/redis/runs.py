@@ -11,7 +11,7 @@ from adk_worker.actors import Actor
 from adk_worker.errors import ConfigurationError, StoreUnavailableError
 from adk_worker.events import Event, NewEvent
 from adk_worker.filters import RunFilter
-from adk_worker.idempotency import Claim, Intent
+from adk_worker.idempotency import Claim, Intent, check_claim
 from adk_worker.lease import RunLease, check_ttl
 from adk_worker.memory import MemoryRunStore
 from adk_worker.memory.data import RunKey
@@ -20,6 +20,7 @@ from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, Submitted, Sweep, Taken
+from adk_worker.settlement import Settled, Settlement
 from adk_worker.transitions import Attention, FleetPolicy, Reason
 from stores.redis import pruning, reading, sweeping
 from stores.redis.data import RunData
@@ -181,6 +182,15 @@ class RedisRunStore:
     async def cancel(self, run_id: str, *, tenant: str, by: Actor, seen: Run | None = None) -> Run:
         return await self._read_whole(
             check_run(tenant, run_id), lambda runs: runs.cancel(run_id, tenant=tenant, by=by, seen=seen)
+        )
+
+    async def decide(
+        self, run_id: str, *, tenant: str, claim: Claim, asked: Settlement, policy: FleetPolicy
+    ) -> Settled:
+        check_claim(tenant, claim.key, claim.owner)
+        return await self._read_whole(
+            check_run(tenant, run_id),
+            lambda runs: runs.decide(run_id, tenant=tenant, claim=claim, asked=asked, policy=policy),
         )
 
     async def get(self, run_id: str, *, tenant: str) -> Run | None:

@@ -25,6 +25,7 @@ _READ: Final = select(claims).where(_KEYS)
 _LOCK: Final = _READ.order_by(claims.c.key).with_for_update()
 _OF_RUN: Final = (claims.c.tenant == bindparam("for_tenant")) & (claims.c.run_id == bindparam("for_run"))
 _READ_RUN: Final = select(claims).where(_OF_RUN).order_by(claims.c.number)
+_IN_FLIGHT: Final = select(claims.c.key).where(_OF_RUN, claims.c.state == ClaimState.IN_FLIGHT.value)
 _ANY_IN_FLIGHT: Final = select(
     exists().where(_OF_RUN, claims.c.state == ClaimState.IN_FLIGHT.value),
 )
@@ -67,6 +68,11 @@ def read(tx: Connection, tenant: str, keys: Iterable[str]) -> dict[str, Claim]:
 def of_run(tx: Connection, tenant: str, run_id: str) -> Sequence[Claim]:
     """The run's claims in the order in which they began; only reads."""
     return [claim_of(row) for row in tx.execute(_READ_RUN, {"for_tenant": tenant, "for_run": run_id}).mappings()]
+
+
+def undecided(tx: Connection, tenant: str, run_id: str) -> Sequence[str]:
+    """The keys of the run's claims in flight."""
+    return tx.execute(_IN_FLIGHT, {"for_tenant": tenant, "for_run": run_id}).scalars().all()
 
 
 def lock(tx: Connection, tenant: str, keys: Iterable[str]) -> dict[str, StoredClaim]:
@@ -159,7 +165,14 @@ def decide(tx: Connection, run: LockedRun | None, before: Claim | None, after: C
     if after.state is ClaimState.SETTLED and (before is None or before.state is ClaimState.IN_FLIGHT):
         _follow(tx, run, after.key)
     elif after.late != (before.late if before else ()):
-        journal.tell(tx, run, [events.late_outcome(after.key)], fence=run.state.lease.fence)
+        journal.tell(tx, run, [events.late_outcome(after)], fence=run.state.lease.fence)
+
+
+def give_back(tx: Connection, run: LockedRun | None, after: Claim) -> None:
+    """Write a claim that its former owner has again, with what follows for its run if that is known not to have run."""
+    save(tx, after)
+    if run is not None and not after.in_flight:
+        _follow(tx, run, after.key)
 
 
 def remove(tx: Connection, run: LockedRun | None, claim: Claim) -> None:

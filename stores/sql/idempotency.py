@@ -7,14 +7,16 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from adk_worker import claim_transitions
+from adk_worker import claim_transitions, settle_transitions
 from adk_worker.claim_transitions import ResumeClaim
 from adk_worker.errors import ResumeConflictError
 from adk_worker.idempotency import RESUME_CLAIM_SECONDS, Claim, Intent, check_claim
 from adk_worker.lease import check_ttl
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
-from stores.sql import claim_rows
+from adk_worker.settlement import Settled, Settlement
+from adk_worker.transitions import FleetPolicy
+from stores.sql import claim_rows, deciding
 from stores.sql.claim_rows import StoredClaim
 from stores.sql.database import Database
 from stores.sql.dialects import PerDialect
@@ -67,6 +69,10 @@ class SqlIdempotencyStore:
         check_claim(claim.tenant, claim.key, owner)
         return await self._database.write(lambda tx: _take_over(tx, claim, owner))
 
+    async def decide(self, claim: Claim, asked: Settlement) -> Settled:
+        check_claim(claim.tenant, claim.key, claim.owner)
+        return await self._database.write(lambda tx: _decide(tx, claim, asked))
+
     async def claim_resume(
         self,
         run_id: str,
@@ -92,13 +98,23 @@ class SqlIdempotencyStore:
 
 
 def _record(tx: Connection, claim: Claim, outcome: ToolOutcome) -> None:
-    run, stored = _locked(tx, claim)
+    run, stored = locked(tx, claim)
     before = stored.claim if stored else None
     after = claim_transitions.record(before, key=claim.key, owner=claim.owner, outcome=outcome)
     claim_rows.decide(tx, run, before, after)
 
 
-def _locked(tx: Connection, claim: Claim) -> tuple[LockedRun | None, StoredClaim | None]:
+def _decide(tx: Connection, claim: Claim, asked: Settlement) -> Settled:
+    run, stored = locked(tx, claim)
+    if run is not None:
+        return deciding.decide(tx, run, stored, claim, asked, policy=FleetPolicy())
+    before = stored.claim if stored else None
+    decided = settle_transitions.decide(before, seen=claim, asked=asked, now=database_time(tx))
+    claim_rows.save(tx, decided.claim)
+    return Settled(decided.claim, refused=decided.why)
+
+
+def locked(tx: Connection, claim: Claim) -> tuple[LockedRun | None, StoredClaim | None]:
     """The claim that stands on the key, and the run that it belongs to: that is locked first."""
     while True:
         run_id = tx.execute(_RUN_OF, {"for_tenant": claim.tenant, "for_key": claim.key}).scalar_one_or_none()
@@ -110,13 +126,13 @@ def _locked(tx: Connection, claim: Claim) -> tuple[LockedRun | None, StoredClaim
 
 
 def _abandon(tx: Connection, claim: Claim) -> None:
-    run, stored = _locked(tx, claim)
+    run, stored = locked(tx, claim)
     before = stored.claim if stored else None
     after = claim_transitions.abandon(before, key=claim.key, owner=claim.owner)
     if after is None:
         claim_rows.remove(tx, run, claim)
     else:
-        claim_rows.save(tx, after)
+        claim_rows.give_back(tx, run, after)
 
 
 def _take_over(tx: Connection, claim: Claim, owner: str) -> Claim:

@@ -79,7 +79,7 @@ def requeue(
     tx: Connection, tenant: str, run_id: str, *, by: Actor, policy: FleetPolicy, seen: Run | None = None
 ) -> Submitted:
     """See :meth:`adk_worker.runs.RunStore.requeue`."""
-    run = _existing(tx, tenant, run_id)
+    run = existing(tx, tenant, run_id)
     refusals.unless_changed(run.view(), seen)
     moved = transitions.requeue(run.state, at=run.at, policy=policy)
     if moved.verdict is not Verdict.DONE:
@@ -91,7 +91,7 @@ def requeue(
 
 def cancel(tx: Connection, tenant: str, run_id: str, *, by: Actor, seen: Run | None = None) -> Run:
     """See :meth:`adk_worker.runs.RunStore.cancel`."""
-    run = _existing(tx, tenant, run_id)
+    run = existing(tx, tenant, run_id)
     refusals.unless_changed(run.view(), seen)
     moved = transitions.cancel(run.state)
     told = () if run.state.cancel_requested else (events.cancel_requested(by),)
@@ -109,7 +109,11 @@ def cancel(tx: Connection, tenant: str, run_id: str, *, by: Actor, seen: Run | N
     return run.view(moved.state, **changed)
 
 
-def _existing(tx: Connection, tenant: str, run_id: str) -> LockedRun:
+def existing(tx: Connection, tenant: str, run_id: str) -> LockedRun:
+    """Lock the run.
+
+    :raises RunNotFoundError: there is none.
+    """
     run = lock_run(tx, tenant, run_id)
     if run is None:
         raise RunNotFoundError(tenant=tenant, run_id=run_id)

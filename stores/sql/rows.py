@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pydantic import TypeAdapter
+
 from adk_worker.errors import InvalidNameError
 from adk_worker.events import Event
-from adk_worker.idempotency import Claim, ClaimState
+from adk_worker.idempotency import Claim, ClaimState, Decision
 from adk_worker.lease import QUEUE, RunLease
 from adk_worker.lease_transitions import Holding, LeaseState
 from adk_worker.messages import Usage
@@ -15,6 +17,8 @@ from adk_worker.names import check_name
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Run, RunStatus
 from adk_worker.transitions import Attention, Phase, State
+
+_DECISIONS: Final = TypeAdapter(tuple[Decision, ...])
 
 HIGHEST: Final = 2**63 - 1
 """The highest number that a column holds."""
@@ -140,6 +144,8 @@ def claim_of(row: Columns) -> Claim:
         tool=row["tool"],
         former=tuple(row["former"]),
         late=tuple(ToolOutcome.model_validate(outcome) for outcome in row["late"]),
+        max_in_flight=row["max_in_flight"],
+        decisions=_DECISIONS.validate_python(row["decisions"]),
     )
 
 
@@ -159,4 +165,6 @@ def claim_columns(claim: Claim) -> dict[str, Any]:
         "fence": claim.fence,
         "began_at": claim.began_at,
         "dead_seen_at": claim.dead_seen_at,
+        "max_in_flight": claim.max_in_flight,
+        "decisions": _DECISIONS.dump_python(claim.decisions, mode="json"),
     }

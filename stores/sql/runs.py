@@ -19,8 +19,20 @@ from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, Submitted, Sweep, Taken
+from adk_worker.settlement import Settled, Settlement
 from adk_worker.transitions import Attention, FleetPolicy, Reason
-from stores.sql import advancing, checkpoints, claim_rows, pruning, reading, renewing, requests, resting, sweeping
+from stores.sql import (
+    advancing,
+    checkpoints,
+    claim_rows,
+    deciding,
+    pruning,
+    reading,
+    renewing,
+    requests,
+    resting,
+    sweeping,
+)
 from stores.sql.database import Database
 
 
@@ -155,6 +167,15 @@ class SqlRunStore:
     async def cancel(self, run_id: str, *, tenant: str, by: Actor, seen: Run | None = None) -> Run:
         check_run(tenant, run_id)
         return await self._database.write(lambda tx: requests.cancel(tx, tenant, run_id, by=by, seen=seen))
+
+    async def decide(
+        self, run_id: str, *, tenant: str, claim: Claim, asked: Settlement, policy: FleetPolicy
+    ) -> Settled:
+        check_run(tenant, run_id)
+        check_claim(tenant, claim.key, claim.owner)
+        return await self._database.write(
+            lambda tx: deciding.decide_of_run(tx, tenant, run_id, claim, asked, policy=policy)
+        )
 
     async def get(self, run_id: str, *, tenant: str) -> Run | None:
         check_run(tenant, run_id)

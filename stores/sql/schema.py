@@ -197,7 +197,7 @@ claims: Final = Table(
     Column("former", Json, nullable=False),
     # HMAC of tool and arguments (I1).
     Column("digest", Text, nullable=False),
-    # `in_flight` or `settled`; with the outcome, who settled it, and outcomes that came after that (F4).
+    # `in_flight`, `settled` or `never_ran`; with the outcome, who settled it, and outcomes that came after that (F4).
     Column("state", Text, nullable=False),
     Column("outcome", Json),
     Column("settled_by", Text),
@@ -207,6 +207,10 @@ claims: Final = Table(
     Column("began_at", Double),
     # When its owner was first known to be dead (I11).
     Column("dead_seen_at", Double),
+    # How long a request may outlive its sender, in seconds, as its tool declared it; NULL if it did not.
+    Column("max_in_flight", Double),
+    # JSON list of what people decided about it, oldest first (I8).
+    Column("decisions", Json, nullable=False),
 )
 Index("adk_claims_by_run", claims.c.tenant, claims.c.run_id, claims.c.number)
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from pydantic import BaseModel
 
+from adk_worker.actors import Actor
 from adk_worker.checkpoint import Checkpoint
 from adk_worker.conformance.runs.driver import BOOKED, HASTY, PATIENT, REFUSED, Driver
 from adk_worker.conformance.waiting import LONG, SOON
@@ -26,6 +27,7 @@ from adk_worker.lease_transitions import Holding
 from adk_worker.memory import memory_stores
 from adk_worker.messages import Message
 from adk_worker.runs import RunStatus
+from adk_worker.settlement import Settlement
 from adk_worker.transitions import Attention, Reason, Then
 
 RUNS = (("acme", "run"), ("acme", "other"), ("elsewhere", "run"))
@@ -72,11 +74,11 @@ _LIKELY = {
     "lapsed": ["reap"] * 10 + ["renew", "commit", "record", "begin", "bury"],
     RunStatus.QUEUED: ["take"] * 20 + ["reap", "cancel"],
     RunStatus.RUNNING: ["begin"] * 8 + ["commit"] * 8 + ["park", "record", "lapse"] * 4 + ["give_back", "settle"] * 2,
-    RunStatus.PARKED: ["requeue", "record"] * 6 + ["acquire", "abandon", "cancel"],
+    RunStatus.PARKED: ["requeue", "record", "decide"] * 6 + ["acquire", "abandon", "cancel"],
     RunStatus.WAITING_APPROVAL: ["cancel", "turn_to"] * 4,
     RunStatus.FAILED: ["requeue"] * 8,
     RunStatus.COMPLETED: ["turn_to"] * 20,
-    RunStatus.CANCELLED: ["turn_to", "record"] * 10,
+    RunStatus.CANCELLED: ["turn_to", "record", "decide"] * 10,
 }
 """What is most often done to a run, by where it stands; everything else is done now and then."""
 
@@ -409,6 +411,30 @@ class InStep(RuleBasedStateMachine):
     def look(self):
         """A person lists the runs, to act on them later."""
         self._seen[self._at] = self._run()
+
+    @action(
+        needs=("claim",),
+        of=_RECENT,
+        outcome=_OUTCOMES | st.none(),
+        dead=st.booleans(),
+        insists=st.booleans(),
+        by=st.sampled_from("ab"),
+        hasty=st.booleans(),
+    )
+    def decide(self, of, outcome, dead, insists, by, hasty):
+        """A person says what became of a call."""
+        claim = self._claim(of)
+        asked = Settlement(
+            Actor(by), "they said so", outcome, owner_may_live=insists, owner_dead=dead, max_in_flight=0.0
+        )
+
+        def decided(driver):
+            return driver.runs.decide(
+                driver.run_id, tenant=driver.tenant, claim=claim, asked=asked, policy=driver.policy
+            )
+
+        self._drive(decided, hasty=hasty)
+        self._keep_ticket()
 
     @action(sequence=st.integers(1, 3), back=st.none() | _RECENT, forget=st.booleans())
     def write_alone(self, sequence, back, forget):

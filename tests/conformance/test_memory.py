@@ -6,6 +6,7 @@ import pytest
 
 from adk_worker.conformance import (
     CheckpointStoreConformance,
+    DecisionsConformance,
     HistoryStoreConformance,
     IdempotencyStoreConformance,
     LeaseStoreConformance,
@@ -77,6 +78,12 @@ class TestMemoryClaims(IdempotencyStoreConformance):
 
 
 class TestMemoryResumeClaims(ResumeClaimsConformance):
+    @pytest.fixture
+    def make_store(self):
+        return MemoryIdempotencyStore
+
+
+class TestMemoryDecisions(DecisionsConformance):
     @pytest.fixture
     def make_store(self):
         return MemoryIdempotencyStore

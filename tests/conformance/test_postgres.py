@@ -6,6 +6,7 @@ import pytest
 
 from adk_worker.conformance import (
     CheckpointStoreConformance,
+    DecisionsConformance,
     HistoryStoreConformance,
     IdempotencyStoreConformance,
     LeaseStoreConformance,
@@ -62,6 +63,12 @@ class TestPostgresClaims(IdempotencyStoreConformance):
 
 
 class TestPostgresResumeClaims(ResumeClaimsConformance):
+    @pytest.fixture
+    def make_store(self, bundle):
+        return lambda: bundle.idempotency
+
+
+class TestPostgresDecisions(DecisionsConformance):
     @pytest.fixture
     def make_store(self, bundle):
         return lambda: bundle.idempotency

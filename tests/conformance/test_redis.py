@@ -4,6 +4,7 @@ import pytest
 
 from adk_worker.conformance import (
     CheckpointStoreConformance,
+    DecisionsConformance,
     HistoryStoreConformance,
     IdempotencyStoreConformance,
     LeaseStoreConformance,
@@ -74,6 +75,12 @@ class TestRedisClaims(IdempotencyStoreConformance):
 
 
 class TestRedisResumeClaims(ResumeClaimsConformance):
+    @pytest.fixture
+    def make_store(self, bundle):
+        return lambda: bundle.idempotency
+
+
+class TestRedisDecisions(DecisionsConformance):
     @pytest.fixture
     def make_store(self, bundle):
         return lambda: bundle.idempotency

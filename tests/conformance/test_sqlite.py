@@ -6,6 +6,7 @@ import pytest
 
 from adk_worker.conformance import (
     CheckpointStoreConformance,
+    DecisionsConformance,
     HistoryStoreConformance,
     IdempotencyStoreConformance,
     LeaseStoreConformance,
@@ -56,6 +57,12 @@ class TestSqliteClaims(IdempotencyStoreConformance):
 
 
 class TestSqliteResumeClaims(ResumeClaimsConformance):
+    @pytest.fixture
+    def make_store(self, bundle):
+        return lambda: bundle.idempotency
+
+
+class TestSqliteDecisions(DecisionsConformance):
     @pytest.fixture
     def make_store(self, bundle):
         return lambda: bundle.idempotency

@@ -9,8 +9,10 @@ from adk_worker.conformance.making import MISSING, Make, made
 from adk_worker.conformance.runs.calls import CallsConformance
 from adk_worker.conformance.runs.cancel import CancelConformance
 from adk_worker.conformance.runs.commit import CommitConformance
+from adk_worker.conformance.runs.deciding import DecidingConformance
 from adk_worker.conformance.runs.evidence import EvidenceConformance
 from adk_worker.conformance.runs.fences import FencesConformance
+from adk_worker.conformance.runs.hindsight import HindsightConformance
 from adk_worker.conformance.runs.prune import PruneConformance
 from adk_worker.conformance.runs.reading import ReadingConformance
 from adk_worker.conformance.runs.reaper import ReaperConformance
@@ -27,6 +29,8 @@ class RunStoreConformance(
     FencesConformance,
     CallsConformance,
     EvidenceConformance,
+    DecidingConformance,
+    HindsightConformance,
     RestingConformance,
     ReaperConformance,
     CancelConformance,

@@ -9,6 +9,7 @@ import pytest
 from adk_worker import Stores
 from adk_worker.conformance import (
     CheckpointStoreConformance,
+    DecisionsConformance,
     HistoryStoreConformance,
     IdempotencyStoreConformance,
     LeaseStoreConformance,
@@ -52,6 +53,12 @@ class TestFileClaims(IdempotencyStoreConformance):
 
 
 class TestFileResumeClaims(ResumeClaimsConformance):
+    @pytest.fixture
+    def make_store(self, stores):
+        return lambda: stores.idempotency
+
+
+class TestFileDecisions(DecisionsConformance):
     @pytest.fixture
     def make_store(self, stores):
         return lambda: stores.idempotency

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
-from adk_worker.conformance import IdempotencyStoreConformance, ResumeClaimsConformance
+from adk_worker.conformance import DecisionsConformance, IdempotencyStoreConformance, ResumeClaimsConformance
 from adk_worker.errors import ClaimOwnerError
 from adk_worker.idempotency import Claim, ClaimState
-from adk_worker.memory import MemoryIdempotencyStore
+from adk_worker.memory import MemoryIdempotencyStore, claims
 from tests.conformance.liars.lie import Lie, standing
 
 _HOUR = 3600.0
@@ -151,6 +152,55 @@ class Anyones(MemoryIdempotencyStore):
         self._data.resumes.pop((tenant, run_id), None)
 
 
+class Trusting(MemoryIdempotencyStore):
+    """Believes that a call never ran whoever may still be at it (I8)."""
+
+    async def decide(self, claim, asked):
+        return await super().decide(claim, replace(asked, owner_may_live=True))
+
+
+class Unlearning(MemoryIdempotencyStore):
+    """Refuses, and forgets what it was told of the owner's death (I11)."""
+
+    async def decide(self, claim, asked):
+        settled = await super().decide(claim, asked)
+        if settled.refused:
+            with self._data.lock:
+                claims.save(self._data, claim)
+        return settled
+
+
+class Overruling(MemoryIdempotencyStore):
+    """Lets the last one to decide be right (I8)."""
+
+    async def decide(self, claim, asked):
+        with self._data.lock:
+            claims.save(self._data, claim)
+        return await super().decide(claim, asked)
+
+
+class Obeying(MemoryIdempotencyStore):
+    """Has a call made that is known to have happened, since somebody said that it never ran (F4)."""
+
+    async def take_over(self, claim, owner):
+        with self._data.lock:
+            stored = claims.load(self._data, (claim.tenant, claim.key))
+            if stored is not None and stored.state is ClaimState.NEVER_RAN:
+                claims.save(self._data, replace(stored, late=()))
+        return await super().take_over(claim, owner)
+
+
+class Reopening(MemoryIdempotencyStore):
+    """Forgets what was decided about the owner before, once the next one takes its intent back (I8)."""
+
+    async def abandon(self, claim):
+        await super().abandon(claim)
+        with self._data.lock:
+            stored = claims.load(self._data, (claim.tenant, claim.key))
+            if stored is not None:
+                claims.save(self._data, replace(stored, state=ClaimState.IN_FLIGHT))
+
+
 LIES = (
     Lie(IdempotencyStoreConformance, Racy, "test_of_many_that_begin_exactly_one_owns"),
     Lie(IdempotencyStoreConformance, Racy, "test_of_many_that_begin_in_threads_exactly_one_owns"),
@@ -169,4 +219,10 @@ LIES = (
     Lie(ResumeClaimsConformance, Immortal, "test_a_claim_expires_by_the_stores_clock"),
     Lie(ResumeClaimsConformance, Doubled, "test_of_many_resumes_exactly_one_claims"),
     Lie(ResumeClaimsConformance, Anyones, "test_the_end_of_a_resume_ends_no_other"),
+    Lie(DecisionsConformance, Trusting, "test_never_ran_needs_a_proof_that_nothing_is_under_way"),
+    Lie(DecisionsConformance, Unlearning, "test_never_ran_needs_a_proof_that_nothing_is_under_way"),
+    Lie(DecisionsConformance, Overruling, "test_a_second_decision_hears_of_the_first"),
+    Lie(DecisionsConformance, Overruling, "test_of_two_people_one_decides"),
+    Lie(DecisionsConformance, Obeying, "test_a_call_that_ran_after_all_is_not_made_again"),
+    Lie(DecisionsConformance, Reopening, "test_an_intent_that_is_taken_back_leaves_what_was_decided"),
 )

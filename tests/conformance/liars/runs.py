@@ -6,6 +6,8 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 
+from adk_worker import settle_transitions
+from adk_worker.actors import Actor
 from adk_worker.conformance import RunStoreConformance
 from adk_worker.errors import RunLeaseError
 from adk_worker.filters import RunFilter
@@ -17,6 +19,7 @@ from adk_worker.memory import (
     MemoryIdempotencyStore,
     MemoryLeaseStore,
     MemoryRunStore,
+    claims,
 )
 from adk_worker.memory.data import StoredCheckpoint, as_run_lease
 from adk_worker.messages import load_messages
@@ -452,6 +455,74 @@ class Joining(MemoryRunStore):
         return await super().submit(new, policy=policy, connection=connection)
 
 
+class Undispatched(MemoryRunStore):
+    """Settles a call, and leaves the run that waits for it to whoever comes by (I8)."""
+
+    async def decide(self, run_id, *, tenant, claim, asked, policy):
+        before, lease = self._data.runs.get((tenant, run_id)), self._data.lease((tenant, run_id))
+        settled = await super().decide(run_id, tenant=tenant, claim=claim, asked=asked, policy=policy)
+        self._data.runs[tenant, run_id], self._data.leases[tenant, run_id] = before, lease
+        return settled
+
+
+class Rushing(MemoryRunStore):
+    """Queues a run again with its first call that is decided (I8)."""
+
+    async def decide(self, run_id, *, tenant, claim, asked, policy):
+        with row(self._data, (tenant, run_id), parked_on=(claim.key,)):
+            return await super().decide(run_id, tenant=tenant, claim=claim, asked=asked, policy=policy)
+
+
+class Meddling(MemoryRunStore):
+    """Lets a person decide what a worker is about to find out (I7)."""
+
+    async def decide(self, run_id, *, tenant, claim, asked, policy):
+        with row(self._data, (tenant, run_id), phase=Phase.FAILED):
+            return await super().decide(run_id, tenant=tenant, claim=claim, asked=asked, policy=policy)
+
+
+class Anonymous(MemoryRunStore):
+    """Keeps what was decided, and not by whom (P5)."""
+
+    async def decide(self, run_id, *, tenant, claim, asked, policy):
+        asked = replace(asked, by=Actor("somebody"))
+        return await super().decide(run_id, tenant=tenant, claim=claim, asked=asked, policy=policy)
+
+
+class Retelling(MemoryRunStore):
+    """Takes the same decision for another one when it comes again (F5)."""
+
+    async def decide(self, run_id, *, tenant, claim, asked, policy):
+        with self._data.lock:
+            stored = await standing(self._data, claim)
+            if stored is not None and stored.decisions:
+                raise settle_transitions.decided(stored)
+            return await super().decide(run_id, tenant=tenant, claim=claim, asked=asked, policy=policy)
+
+
+class Clinging(MemoryRunStore):
+    """Keeps the frontier of a cancelled run for ever (P2)."""
+
+    async def decide(self, run_id, *, tenant, claim, asked, policy):
+        frontier = self._data.checkpoints.get((tenant, run_id))
+        settled = await super().decide(run_id, tenant=tenant, claim=claim, asked=asked, policy=policy)
+        if frontier is not None:
+            self._data.checkpoints[tenant, run_id] = frontier
+        return settled
+
+
+class Obeying(MemoryRunStore):
+    """Has a call made that is known to have happened, since somebody said that it never ran (F4)."""
+
+    async def begin(self, lease, intents, *, owner, ahead=False):
+        with self._data.lock:
+            for intent in intents:
+                stored = claims.load(self._data, (lease.tenant, intent.key))
+                if stored is not None and stored.state is ClaimState.NEVER_RAN:
+                    claims.save(self._data, replace(stored, late=()))
+        return await super().begin(lease, intents, owner=owner, ahead=ahead)
+
+
 class Requeueing(MemoryRunStore):
     """Queues a run again though somebody holds its lease (L5)."""
 
@@ -606,6 +677,13 @@ LIES = (
     _lie("test_a_resting_run_ends_at_once", runs=Losing),
     _lie("test_no_name_reaches_anothers_run", runs=Joining),
     _lie("test_a_resting_run_that_somebody_holds_is_not_queued_again", runs=Requeueing),
+    _lie("test_a_person_says_what_a_call_returned", runs=Undispatched),
+    _lie("test_the_last_of_several_calls_queues_the_run", runs=Rushing),
+    _lie("test_a_run_that_is_carried_on_is_not_a_persons_to_decide", runs=Meddling),
+    _lie("test_what_a_person_did_is_told", runs=Anonymous),
+    _lie("test_the_same_decision_again_finds_it_done", runs=Retelling),
+    _lie("test_the_last_decision_lets_a_cancelled_runs_frontier_go", runs=Clinging),
+    _lie("test_a_call_that_ran_after_all_is_not_made_again", runs=Obeying),
     _lie("test_runs_are_listed_by_tenant_and_by_attention", runs=Leaking),
     _lie("test_a_run_that_has_moved_since_it_was_seen_is_left_alone", runs=Unseeing),
     _lie("test_runs_are_listed_by_agent_and_by_one_attention", runs=Unsorting),

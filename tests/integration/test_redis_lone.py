@@ -226,7 +226,7 @@ async def test_indexes_hold_what_stands_and_nothing_else(stores, client):
             for key in client.scan_iter(_type="zset")
             if client.zscore(key, f"{TENANT}:{driver.run_id}") is not None
         }
-        wanted = {"runs", f"tenant:{TENANT}", f"status:{run.status}"}
+        wanted = {"runs", f"tenant:{TENANT}", f"named:{driver.run_id}", f"status:{run.status}"}
         wanted |= {"attention"} if run.attention else set()
         wanted |= {"lapses"} if not run.status.resting else set()
         assert names == wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 
@@ -42,7 +43,7 @@ async def hangs() -> None:
 @tool(effect="read_only", timeout=None)
 async def blocks_the_loop() -> str:
     """Keep the event loop busy for longer than a lease lives, and look at the clock."""
-    time.sleep(5)  # noqa: ASYNC251, TID251 - this is what it is about
+    time.sleep(float(os.environ["ADK_LEASE_TTL"]) + 2)  # noqa: ASYNC251, TID251 - this is what it is about
     return "done"
 
 

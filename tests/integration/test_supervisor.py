@@ -30,6 +30,14 @@ def program(name="one", script=_WAITS, **fields):
     return Program(name, [sys.executable, "-c", script], **{"ready": "ready", **fields})
 
 
+def gone(process):
+    """Whether it has ended, seen by somebody or not."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 class Stage:
     """A supervisor at work, and what it has said."""
 
@@ -83,7 +91,7 @@ async def test_what_is_below_a_program_that_died_dies_too():
     below = psutil.Process(int(stage.said()[1].split(" ")[1]))
     os.kill(stage.pids()[0], signal.SIGKILL)
     await eventually(lambda: len(stage.pids()) == 2, within=60, what="a second life")
-    assert not below.is_running() or below.status() == psutil.STATUS_ZOMBIE
+    await eventually(lambda: gone(below), what="what was below it to die")
     await stage.stop()
 
 

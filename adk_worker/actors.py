@@ -50,6 +50,9 @@ class Action(StrEnum):
     SETTLE = "settle"
     FIND = "find"
     """Runs of an id, whichever tenant's."""
+    APPROVE = "approve"
+    DENY = "deny"
+    REVOKE = "revoke"
 
 
 class Verifier(Protocol):

@@ -13,7 +13,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from adk_worker.actors import Actor
-from adk_worker.idempotency import Claim
+from adk_worker.approvals import ApprovalRequest, Grant
+from adk_worker.idempotency import Claim, Intent
 from adk_worker.transitions import Attention, Reason, State, Verdict
 
 
@@ -48,6 +49,15 @@ class EventKind(StrEnum):
     DECIDED = "decided"
     """A person has: ``key``, ``tool``, ``how`` (``completed`` or ``never_ran``), ``why``, ``owner_may_live``, ``by``,
     ``os_user``"""
+    APPROVAL_REQUESTED = "approval_requested"
+    """``request``, ``call_id``, ``tool``, ``approvers``, ``expires_at``"""
+    APPROVAL_ANSWERED = "approval_answered"
+    """``request``, ``tool``, ``answer``, ``by``, ``os_user``, ``reason``; ``grant`` and its ``expires_at``, if one came
+    with it"""
+    CALL_PERMITTED = "call_permitted"
+    """``key``, ``tool``, ``permit``: the request, or the grant, under which a call was begun"""
+    GRANT_REVOKED = "grant_revoked"
+    """``grant``, ``tool``, ``by``, ``os_user``"""
     CANCEL_REQUESTED = "cancel_requested"
     """``by``, ``os_user``"""
     CANCELLED = "cancelled"
@@ -155,6 +165,42 @@ def decided(after: Claim) -> NewEvent:
         "os_user": decision.os_user,
     }
     return NewEvent(EventKind.DECIDED, data)
+
+
+def approval_requested(request: ApprovalRequest) -> NewEvent:
+    """A person is asked about a call."""
+    data = {
+        "request": request.request_id,
+        "call_id": request.call_id,
+        "tool": request.tool,
+        "approvers": list(request.approvers),
+        "expires_at": request.expires_at,
+    }
+    return NewEvent(EventKind.APPROVAL_REQUESTED, data)
+
+
+def approval_answered(request: ApprovalRequest, grant: Grant | None = None) -> NewEvent:
+    """A request has its answer."""
+    data = {
+        "request": request.request_id,
+        "tool": request.tool,
+        "answer": request.state.value,
+        "by": request.answered_by,
+        "os_user": request.os_user,
+        "reason": request.reason,
+    }
+    given = {} if grant is None else {"grant": grant.grant_id, "expires_at": grant.expires_at}
+    return NewEvent(EventKind.APPROVAL_ANSWERED, {**data, **given})
+
+
+def call_permitted(intent: Intent) -> NewEvent:
+    """A call that a person has to approve was begun."""
+    return NewEvent(EventKind.CALL_PERMITTED, {"key": intent.key, "tool": intent.tool, "permit": intent.permit})
+
+
+def grant_revoked(grant: Grant, by: Actor) -> NewEvent:
+    """Somebody revoked a grant."""
+    return NewEvent(EventKind.GRANT_REVOKED, {"grant": grant.grant_id, "tool": grant.tool, **by.told})
 
 
 def cancel_requested(by: Actor) -> NewEvent:

@@ -167,7 +167,8 @@ class Intent:
     """A claim to begin. The digest is that of :func:`call_digest`.
 
     ``take_over`` is the owner whose claim this one replaces, in flight or decided never to have run, as the plan has
-    seen it. ``max_in_flight`` is what the tool declares, in seconds.
+    seen it. ``max_in_flight`` is what the tool declares, in seconds. ``permit`` is what lets a call be made that a
+    person has to approve: the id of a request that was approved, or of a grant (P1).
     """
 
     key: str
@@ -175,6 +176,7 @@ class Intent:
     tool: str | None = None
     take_over: str | None = None
     max_in_flight: float | None = None
+    permit: str | None = None
 
 
 class IdempotencyStore(Protocol):

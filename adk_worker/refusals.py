@@ -57,5 +57,10 @@ def decision_refused(run: Run, claim: Claim) -> AdkError:
     return _state(run, f"whoever carries it on finds out about the call of {claim.tool or 'its tool'} by itself")
 
 
+def answer_refused(run: Run) -> AdkError:
+    """Why an answer does not carry ``run`` on."""
+    return _state(run, "it waits for no approval")
+
+
 def _state(run: Run, wanted: str) -> RunStateError:
     return RunStateError(tenant=run.tenant, run_id=run.run_id, status=run.status.value, wanted=wanted)

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from adk_worker.actors import Actor
+from adk_worker.approvals import ApprovalOperations, NewRequest
 from adk_worker.checkpoint import Checkpoint, CheckpointStore
 from adk_worker.events import Event, NewEvent
 from adk_worker.filters import RunFilter
@@ -134,6 +135,10 @@ class Boundary:
     then: Then
     segment: Segment | None = None
     settled: Sequence[tuple[Claim, ToolOutcome]] = ()
+    requests: Sequence[NewRequest] = ()
+    """What a run that is to wait for an approval waits for (P1)."""
+    denials: Sequence[str] = ()
+    """The requests of which this boundary tells the model that they were denied."""
     attention: Attention | None = None
     detail: str | None = None
     events: Sequence[NewEvent] = ()
@@ -191,7 +196,7 @@ class Sweep:
     last: float | None
 
 
-class RunStore(Protocol):
+class RunStore(ApprovalOperations, Protocol):
     """The fleet's store. Every method is one atomic operation under the run's lock, by the store's clock (L1, F1).
 
     Methods that present a ``lease`` raise :class:`~adk_worker.errors.StaleFenceError` when its fence may not write any
@@ -236,7 +241,10 @@ class RunStore(Protocol):
         ``CANCELLED`` ends the run and begins nothing. Claims that stand already are returned as they are; a
         ``take_over`` that does not find the owner it names leaves the claim alone. Safe to repeat under one ``owner``.
 
+        Where an intent names its permit, that is looked at and spent in the same write (P1).
+
         :raises CallKeyReusedError: nothing was written (I1).
+        :raises NotApprovedError: of one of them no approval stands; nothing was written (P1).
         """
         ...
 

@@ -317,6 +317,19 @@ def requeue(state: State, *, at: StoreTime, policy: FleetPolicy) -> Moved:
     return Moved(replace(state, phase=Phase.LIVE, crashes=crashes, tries=0, attention=None, parked_on=(), lease=queued))
 
 
+def answered(state: State, *, at: StoreTime, policy: FleetPolicy) -> Moved:
+    """All that a run waited for has its answer: queue it under a new ticket. Refused for one that waits for none (P1).
+
+    Whoever holds the lease of the waiting run loses it: nobody would bring the answer again once they have let go.
+    """
+    if state.phase is not Phase.WAITING_APPROVAL:
+        return Moved(state, Verdict.REFUSED)
+    if state.cancel_requested:
+        return _cancelled(state)
+    queued = to_queue(state.lease.fence, wait=policy.dispatch_grace, at=at)
+    return Moved(replace(state, phase=Phase.LIVE, crashes=0, tries=0, attention=None, parked_on=(), lease=queued))
+
+
 def heal(state: State, *, key: str, at: StoreTime, policy: FleetPolicy) -> Moved:
     """An outcome came in for ``key``: queue the run again if it was parked on that call (F4).
 

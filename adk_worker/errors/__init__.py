@@ -36,11 +36,13 @@
     │   ├── CallDecidedError            a call is settled already (I8)
     │   ├── CallStateError              a call is not one that a person has to settle
     │   ├── OwnerMayLiveError           something of a call may still be under way (I8)
+    │   ├── NotApprovedError            nobody's approval stands for these calls (P1)
     │   ├── ResumeConflictError         another resume of this run is under way (I9)
     │   └── ToolArgumentsError          a call's arguments do not fit its tool; it was never started (I10)
     ├── ToolError                       raised by tools: says whether the effect happened (I10)
     ├── ModelError                      a model call failed
     │   └── ModelUnavailableError       … since its provider takes no calls for now
+    ├── ApprovalRefusedError            a request, or a grant, that takes no such answer (P1)
     ├── NotAllowedError                 who asked may not do that (P5)
     └── WaitTimeoutError                nothing happened in the time that the caller gave
 
@@ -51,6 +53,7 @@ pickling with their fields, since Celery may carry them between processes.
 from __future__ import annotations
 
 from adk_worker.errors.asking import (
+    ApprovalRefusedError,
     NotAllowedError,
 )
 from adk_worker.errors.calling import (
@@ -63,6 +66,7 @@ from adk_worker.errors.calling import (
     IndeterminateToolCallError,
     ModelError,
     ModelUnavailableError,
+    NotApprovedError,
     OwnerMayLiveError,
     ResumeConflictError,
     ToolArgumentsError,
@@ -109,6 +113,7 @@ from adk_worker.errors.tree import (
 __all__ = [
     "AdkError",
     "AgentImportError",
+    "ApprovalRefusedError",
     "BrokerUnavailableError",
     "CallDecidedError",
     "CallError",
@@ -131,6 +136,7 @@ __all__ = [
     "ModelUnavailableError",
     "NoCheckpointError",
     "NotAllowedError",
+    "NotApprovedError",
     "NotJSONError",
     "OwnerMayLiveError",
     "ResumeConflictError",

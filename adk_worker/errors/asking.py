@@ -13,3 +13,14 @@ class NotAllowedError(AdkError):
         self.actor = actor
         self.action = action
         self.reason = reason
+
+
+class ApprovalRefusedError(AdkError):
+    """``name``, a request or a grant of a run, takes no such answer; ``stands`` says what does (P1)."""
+
+    def __init__(self, *, tenant: str, run_id: str, name: str, stands: str) -> None:
+        super().__init__(f"{name} of run {run_id!r} of tenant {tenant!r}: {stands}. Nothing was changed.")
+        self.tenant = tenant
+        self.run_id = run_id
+        self.name = name
+        self.stands = stands

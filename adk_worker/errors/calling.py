@@ -102,6 +102,17 @@ class OwnerMayLiveError(CallError):
         self.reason = reason
 
 
+class NotApprovedError(CallError):
+    """No person's approval, and no grant, stands for these calls: nothing was begun (P1). ``keys`` are theirs."""
+
+    def __init__(self, *, keys: tuple[str, ...]) -> None:
+        super().__init__(
+            f"no approval stands for {', '.join(keys)}: nothing was begun. An answer holds for one call with its "
+            "arguments, and a grant until it is revoked or over: ask again."
+        )
+        self.keys = keys
+
+
 class ResumeConflictError(CallError):
     """Another resume of the run is under way; it expires by itself within five minutes (I9)."""
 

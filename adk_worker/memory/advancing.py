@@ -8,7 +8,7 @@ from adk_worker import claim_transitions, events, transitions
 from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.lease import RunLease
-from adk_worker.memory import claims, history, journal, reading
+from adk_worker.memory import asked, claims, history, journal, reading
 from adk_worker.memory.data import MemoryData, RunKey, StoredCheckpoint
 from adk_worker.memory.writing import committed, end_cancelled, state_under, unless_refused
 from adk_worker.outcomes import ToolOutcome
@@ -41,15 +41,19 @@ def begin(
         return end_cancelled(data, key, moved.state, at=at, fence=lease.fence), ()
     stand: dict[str, Claim] = {}
     begun: list[Claim] = []
+    new: list[Intent] = []
     for intent in intents:
         stored = stand.get(intent.key) or claims.load(data, (lease.tenant, intent.key))
         claim = claim_transitions.begin(stored, intent, tenant=lease.tenant, owner=owner, now=at.now, fence=lease.fence)
+        new += [intent] if claim != stored else []
         stand[intent.key] = claim
         begun.append(claim)
-    # Nothing was written so far: one key that comes with another digest refuses them all (I1).
+    # Nothing was written so far: one key that comes with another digest, or unapproved, refuses them all (I1, P1).
+    asked.permit(data, key, new, at=at)
     for claim in stand.values():
         claims.save(data, claim, run=key)
-    journal.write(data, key, moved.state, at=at)
+    told = [events.call_permitted(intent) for intent in new if intent.permit is not None]
+    journal.write(data, key, moved.state, told, at=at)
     return committed(data, key, lease, Verdict.DONE), begun
 
 
@@ -71,24 +75,31 @@ def commit(data: MemoryData, lease: RunLease, boundary: Boundary, *, policy: Fle
     if moved.verdict is Verdict.REPEATED:
         return committed(data, key, lease, Verdict.REPEATED)
     unless_refused(moved, lease)
+    done = moved.verdict is Verdict.DONE
     settled = [_recorded(data, claim, outcome) for claim, outcome in boundary.settled]
+    bound = asked.bound(data, key, boundary, done=done, at=at)
     # From here on nothing is refused: all of it is written.
+    told = [*boundary.events, *(_rest(moved.state, boundary) if done else ())]
+    detail = boundary.detail if done else None
+    if bound is not None:
+        asked.save(data, key, bound.approvals)
+        told += map(events.approval_requested, bound.new)
+        detail = bound.approvals.waiting_on or detail
     for before, after in settled:
         claims.decide(data, before, after)
     if boundary.segment is not None:
         history.store(data, key, boundary.segment)
     if boundary.payload is not None:
         data.checkpoints[key] = StoredCheckpoint(boundary.payload, frontier.sequence, frontier.agent)
-    done = moved.verdict is Verdict.DONE
     journal.write(
         data,
         key,
         moved.state,
-        [*boundary.events, *(_rest(moved.state, boundary) if done else ())],
+        told,
         at=at,
         fence=lease.fence,
         revision=frontier.revision,
-        detail=boundary.detail if done else None,
+        detail=detail,
         iteration=frontier.iteration,
         input_tokens=frontier.usage.input_tokens,
         output_tokens=frontier.usage.output_tokens,

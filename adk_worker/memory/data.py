@@ -64,6 +64,14 @@ class StoredRun:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredApprovals:
+    """The row of what a run's people were asked: its JSON, and when the first that waits for an answer is over."""
+
+    text: str
+    due: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class StoredEvent:
     """An event's row; ``data`` is JSON."""
 
@@ -91,6 +99,7 @@ class MemoryData:
         self.segments: MutableMapping[RunKey, MutableMapping[tuple[int, str], StoredSegment]] = defaultdict(dict)
         self.runs: MutableMapping[RunKey, StoredRun] = {}
         self.events: MutableMapping[RunKey, list[StoredEvent]] = defaultdict(list)
+        self.approvals: MutableMapping[RunKey, StoredApprovals] = {}
         self.last_sweep: float | None = None
 
     def at(self) -> StoreTime:

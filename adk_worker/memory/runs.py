@@ -6,13 +6,25 @@ from collections.abc import Sequence
 
 from adk_worker import claim_transitions, events, lease_transitions, submission, transitions
 from adk_worker.actors import Actor
+from adk_worker.approvals import Answer, Answered, Asked, Expired, Grant
 from adk_worker.errors import ClaimOwnerError, ConfigurationError, RunExistsError
 from adk_worker.events import Event, NewEvent
 from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Claim, Intent, check_claim
 from adk_worker.lease import RunLease, check_holder, check_ttl
 from adk_worker.lease_transitions import Holding, StoreTime
-from adk_worker.memory import advancing, claims, deciding, journal, pruning, reading, resting, sweeping
+from adk_worker.memory import (
+    advancing,
+    approving,
+    asked,
+    claims,
+    deciding,
+    journal,
+    pruning,
+    reading,
+    resting,
+    sweeping,
+)
 from adk_worker.memory.data import MemoryData, RunKey, StoredRun, as_run_lease, stale
 from adk_worker.messages import canonical_json
 from adk_worker.names import check_name, check_run
@@ -206,6 +218,27 @@ class MemoryRunStore:
     async def prune(self, which: Prune, *, limit: int, after: str | None = None) -> Pruned:
         with self._data.lock:
             return pruning.prune(self._data, which, limit=limit, after=after)
+
+    async def approvals(self, run_id: str, *, tenant: str) -> Asked:
+        key = check_run(tenant, run_id)
+        with self._data.lock:
+            return Asked(self._data.clock(), asked.load(self._data, key))
+
+    async def answer(self, run_id: str, given: Answer, *, tenant: str, by: Actor, policy: FleetPolicy) -> Answered:
+        key = check_run(tenant, run_id)
+        with self._data.lock:
+            return approving.answer(self._data, key, given, by=by, policy=policy)
+
+    async def revoke(self, run_id: str, grant_id: str, *, tenant: str, by: Actor) -> Grant:
+        key = check_run(tenant, run_id)
+        with self._data.lock:
+            return approving.revoke(self._data, key, grant_id, by=by)
+
+    async def expire(self, *, policy: FleetPolicy, limit: int) -> Sequence[Expired]:
+        with self._data.lock:
+            due = approving.overdue(self._data)[:limit]
+            acted = [approving.expire(self._data, key, policy=policy) for key in due]
+            return [expired for expired in acted if expired is not None]
 
     async def oldest_lapsed(self) -> float | None:
         with self._data.lock:

@@ -8,10 +8,10 @@ from adk_worker import events
 from adk_worker.events import NewEvent
 from adk_worker.lease import RunLease
 from adk_worker.lease_transitions import Holding, StoreTime
-from adk_worker.memory import claims, journal
+from adk_worker.memory import asked, claims, journal
 from adk_worker.memory.data import MemoryData, RunKey, as_run_lease, stale
 from adk_worker.runs import Committed
-from adk_worker.transitions import Moved, State, Verdict
+from adk_worker.transitions import Moved, Phase, State, Verdict
 
 
 def state_under(data: MemoryData, lease: RunLease) -> tuple[RunKey, State]:
@@ -54,6 +54,8 @@ def end_cancelled(
     fence: int | None = None,
 ) -> Committed:
     """Write the end of a run for which a cancel was requested; ``told`` comes before it (P2)."""
+    if journal.state_of(data, key).phase is Phase.WAITING_APPROVAL:
+        asked.withdraw(data, key, at=at)
     journal.write(data, key, state, [*told, events.cancelled()], at=at, fence=fence, detail=None)
     claims.forget_if_decided(data, key)
     return Committed(Verdict.CANCELLED)

@@ -132,6 +132,30 @@ def upgrade() -> None:
     op.create_index("adk_claims_by_run", "adk_claims", ["tenant", "run_id", "number"])
 
     op.create_table(
+        "adk_approvals",
+        sa.Column("tenant", name(), nullable=False),
+        sa.Column("run_id", name(), nullable=False),
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("expires_at", sa.Double(), nullable=False),
+        sa.Column("request", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "run_id", "number", name="adk_approvals_pkey"),
+    )
+    pending = sa.text("state = 'pending'")
+    op.create_index(
+        "adk_approvals_due", "adk_approvals", ["expires_at"], postgresql_where=pending, sqlite_where=pending
+    )
+
+    op.create_table(
+        "adk_grants",
+        sa.Column("tenant", name(), nullable=False),
+        sa.Column("run_id", name(), nullable=False),
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("given", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "run_id", "number", name="adk_grants_pkey"),
+    )
+
+    op.create_table(
         "adk_resume_claims",
         sa.Column("tenant", name(), nullable=False),
         sa.Column("run_id", name(), nullable=False),
@@ -174,6 +198,8 @@ def downgrade() -> None:
         "adk_events",
         "adk_messages",
         "adk_resume_claims",
+        "adk_grants",
+        "adk_approvals",
         "adk_claims",
         "adk_fences",
         "adk_checkpoints",

@@ -19,13 +19,14 @@ from adk_worker.memory.data import (
     ClaimKey,
     MemoryData,
     RunKey,
+    StoredApprovals,
     StoredCheckpoint,
     StoredClaim,
     StoredEvent,
     StoredRun,
 )
 from stores.redis import rows
-from stores.redis.indexes import index, unindex
+from stores.redis.indexes import expire, index, unindex
 from stores.redis.keys import bucket_of_claim, bucket_of_run
 from stores.redis.target import RedisOptions
 from stores.redis.transaction import Applied, Transaction
@@ -127,6 +128,7 @@ class RunData(MemoryData):
         self.checkpoints: _Rows[RunKey, StoredCheckpoint] = _Rows(self._checkpoint)
         self.claims: _Rows[ClaimKey, StoredClaim] = _Rows(self._claim)
         self.resumes: _Rows[RunKey, ResumeClaim] = _Rows(self._resume)
+        self.approvals: _Rows[RunKey, StoredApprovals] = _Rows(self._approvals)
         self.segments = _Transcripts(lambda run: _Rows(lambda end: self._segment(run, end)))
         self.events = _Lists()
 
@@ -177,8 +179,9 @@ class RunData(MemoryData):
         keys, row = self._keys, self.runs[run]
         for name in self._tx.names(keys.claims(run)):
             self._tx.remove("DEL", keys.claim((run[0], name)))
-        for key in (keys.claims(run), keys.transcript(run), keys.events(run), keys.checkpoint(run), keys.resume(run)):
-            self._tx.remove("DEL", key)
+        others = (keys.claims, keys.transcript, keys.events, keys.checkpoint, keys.resume, keys.approvals)
+        for key_of in others:
+            self._tx.remove("DEL", key_of(run))
         self._tx.remove("HDEL", keys.run(run), *rows.SUBMITTED_RUN)
         unindex(self._tx, run, row.state)
         self.touch(run)
@@ -205,6 +208,8 @@ class RunData(MemoryData):
             self._write_checkpoint(run)
         for run, segments in self.segments.items():
             self._write_segments(run, cast("_Rows[tuple[int, str], StoredSegment]", segments))
+        for run in self.approvals.written:
+            self._write_approvals(run)
         for run in self.resumes.written:
             self.resumes.before(run)
             claimed = self.resumes.now(run)
@@ -271,6 +276,12 @@ class RunData(MemoryData):
             )
         self._replace(self._keys.checkpoint(run), None if frontier is None else rows.checkpoint_fields(frontier))
 
+    def _write_approvals(self, run: RunKey) -> None:
+        before, now = self.approvals.before(run), self.approvals[run]
+        self._capped("what the run's people were asked", now.text)
+        self._replace(self._keys.approvals(run), rows.approvals_fields(now), row=True)
+        expire(self._tx, run, before=None if before is None else before.due, after=now.due)
+
     def _write_segments(self, run: RunKey, segments: _Rows[tuple[int, str], StoredSegment]) -> None:
         for end in segments.written:
             value = self._capped("a transcript's segment", rows.segment_value(segments[end]))
@@ -303,6 +314,9 @@ class RunData(MemoryData):
         if bucket_of_claim(claim) != self._tx.bucket:
             raise ValueError(_ANOTHERS)
         return rows.claim_of(self._tx.row(self._keys.claim(claim), rows.CLAIM))
+
+    def _approvals(self, run: RunKey) -> StoredApprovals | None:
+        return rows.approvals_of(self._tx.row(self._keys.approvals(self._here(run)), rows.APPROVALS))
 
     def _resume(self, run: RunKey) -> ResumeClaim | None:
         return rows.resume_of(self._tx.row(self._keys.resume(self._here(run)), rows.RESUME))

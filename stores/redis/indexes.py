@@ -34,6 +34,14 @@ def index(tx: Transaction, run: RunKey, *, before: State | None, after: State, n
         tx.remove("ZREM", keys.lapses, name)
 
 
+def expire(tx: Transaction, run: RunKey, *, before: float | None, after: float | None) -> None:
+    """Put the run where it is looked for once a request of its is past its time, or take it away from there."""
+    if after is not None and after != before:
+        tx.add("ZADD", tx.keys.expiries, repr(after), member(run))
+    elif after is None and before is not None:
+        tx.remove("ZREM", tx.keys.expiries, member(run))
+
+
 def unindex(tx: Transaction, run: RunKey, state: State) -> None:
     """Take a run that is over away from wherever it can be found."""
     keys = tx.keys

@@ -68,6 +68,9 @@ class Keys:
         self.lapses = f"{self._tag}:lapses"
         """Sorted set: those that the queue or a worker holds, by the moment at which that lease lapses (L6)."""
 
+        self.expiries = f"{self._tag}:expiries"
+        """Sorted set: those that wait for an answer, by the moment at which the first of their requests is over."""
+
     def tenant(self, tenant: str) -> str:
         """Sorted set: a tenant's runs, by number."""
         return f"{self._tag}:tenant:{_joined([tenant])}"
@@ -111,6 +114,13 @@ class Keys:
     def claim(self, claim: ClaimKey) -> str:
         """Hash: a claim as JSON in ``body``, the ``run`` that it was begun for, if any, and a ``stamp`` of its own."""
         return f"{self._tag}:claim:{_joined(claim)}"
+
+    def approvals(self, run: RunKey) -> str:
+        """Hash: what the run's people were asked and granted, as JSON in ``body``, and a ``stamp`` of its own.
+
+        ``due`` is when the first request that waits for an answer is over.
+        """
+        return f"{self._tag}:approvals:{_joined(run)}"
 
     def resume(self, run: RunKey) -> str:
         """Hash: who resumes the run (I9), ``owner``, ``fence``, ``expires_at``, and a ``stamp`` of its own."""

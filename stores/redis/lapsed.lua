@@ -1,6 +1,6 @@
--- The leases of one bucket that have lapsed, the longest ago first, or will have soon. Only reads.
+-- What of one bucket has lapsed, the longest ago first, or will have soon: leases, or requests. Only reads.
 --
--- KEYS[1]  the bucket's `lapses`
+-- KEYS[1]  the bucket's `lapses`, or its `expiries`
 -- ARGV[1]  how many at most, -1 for all
 -- ARGV[2]  by when they have lapsed, in seconds from now
 --

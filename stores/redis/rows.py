@@ -14,7 +14,7 @@ from adk_worker.claim_transitions import ResumeClaim
 from adk_worker.events import Event
 from adk_worker.history import StoredSegment
 from adk_worker.lease_transitions import Holding, LeaseState
-from adk_worker.memory.data import StoredCheckpoint, StoredClaim, StoredEvent, StoredRun
+from adk_worker.memory.data import StoredApprovals, StoredCheckpoint, StoredClaim, StoredEvent, StoredRun
 from adk_worker.messages import canonical_json
 from adk_worker.transitions import Attention, Phase, State
 from stores.redis.keys import member, run_of
@@ -62,6 +62,7 @@ SUBMITTED_RUN: Final = (*_STATE, *_SAID, SUBMITTED)
 """What of a run's row is there once it was submitted, and not before."""
 CLAIM: Final = (STAMP, "body", "run")
 CHECKPOINT: Final = ("payload", "sequence", "agent")
+APPROVALS: Final = (STAMP, "body", "due")
 RESUME: Final = (STAMP, "owner", "fence", "expires_at")
 
 
@@ -174,6 +175,18 @@ def claim_of(row: Fields) -> StoredClaim | None:
 def claim_fields(claim: StoredClaim) -> dict[str, str]:
     """The fields of a claim's hash."""
     return {"body": claim.text, "run": "" if claim.run is None else member(claim.run)}
+
+
+def approvals_of(row: Fields) -> StoredApprovals | None:
+    """What a run's people were asked, in its hash."""
+    if row["body"] is None:
+        return None
+    return StoredApprovals(row["body"], _json(row, "due"))
+
+
+def approvals_fields(approvals: StoredApprovals) -> dict[str, str]:
+    """The fields of the hash of what a run's people were asked."""
+    return {"body": approvals.text, "due": canonical_json(approvals.due)}
 
 
 def resume_of(row: Fields) -> ResumeClaim | None:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from adk_worker.actors import Actor
+from adk_worker.approvals import Answer, Answered, Asked, Expired, Grant
 from adk_worker.errors import ConfigurationError, StoreUnavailableError
 from adk_worker.events import Event, NewEvent
 from adk_worker.filters import RunFilter
@@ -213,6 +214,22 @@ class RedisRunStore:
     async def prune(self, which: Prune, *, limit: int, after: str | None = None) -> Pruned:
         behind = number_of(after) or 0
         return await self._server.run(lambda process: pruning.prune(process, which, limit=limit, behind=behind))
+
+    async def approvals(self, run_id: str, *, tenant: str) -> Asked:
+        return await self._on(check_run(tenant, run_id), lambda runs: runs.approvals(run_id, tenant=tenant))
+
+    async def answer(self, run_id: str, given: Answer, *, tenant: str, by: Actor, policy: FleetPolicy) -> Answered:
+        return await self._read_whole(
+            check_run(tenant, run_id), lambda runs: runs.answer(run_id, given, tenant=tenant, by=by, policy=policy)
+        )
+
+    async def revoke(self, run_id: str, grant_id: str, *, tenant: str, by: Actor) -> Grant:
+        return await self._on(
+            check_run(tenant, run_id), lambda runs: runs.revoke(run_id, grant_id, tenant=tenant, by=by)
+        )
+
+    async def expire(self, *, policy: FleetPolicy, limit: int) -> Sequence[Expired]:
+        return await self._server.run(lambda process: sweeping.expire(process, policy=policy, limit=limit))
 
     async def oldest_lapsed(self) -> float | None:
         return await self._server.run(sweeping.oldest_lapsed)

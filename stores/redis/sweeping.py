@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
+from adk_worker.approvals import Expired
 from adk_worker.errors import StoreUnavailableError
 from adk_worker.lease import RunLease
 from adk_worker.log import get_logger
-from adk_worker.memory import sweeping
+from adk_worker.memory import approving, sweeping
 from adk_worker.memory.data import RunKey
 from adk_worker.runs import Reaped, Sweep
 from adk_worker.transitions import FleetPolicy
@@ -17,6 +18,8 @@ from stores.redis.data import RunData
 from stores.redis.keys import BUCKETS, SWEPT, Keys, bucket_of_run, run_of
 from stores.redis.server import Process
 from stores.redis.transaction import server_time
+
+T = TypeVar("T")
 
 _ALL: Final = -1
 
@@ -29,19 +32,15 @@ def claim_lapsed(process: Process, *, policy: FleetPolicy, limit: int, count_cra
     Each lease is acted on in a transaction of its own, in which its row is looked at again. Should the store go away
     in between, what was done so far is returned, since its messages have to be published; the next sweep does the rest.
     """
-    due = sorted(_due(process, limit))
-    acted: list[Reaped] = []
-    for _, run in due[:limit]:
-        try:
-            reap = partial(sweeping.reap, key=run, policy=policy, count_crashes=count_crashes)
-            reaped = process.transact(bucket_of_run(run), reap)
-        except StoreUnavailableError:
-            if not acted:
-                raise
-            break
-        if reaped is not None:
-            acted.append(reaped)
-    return acted
+    due = sorted(_due(process, limit, lambda keys: keys.lapses))
+    reap = partial(sweeping.reap, policy=policy, count_crashes=count_crashes)
+    return _acted(process, [run for _, run in due[:limit]], reap)
+
+
+def expire(process: Process, *, policy: FleetPolicy, limit: int) -> Sequence[Expired]:
+    """See :meth:`adk_worker.approvals.ApprovalOperations.expire`; each run in a transaction of its own, as above."""
+    due = sorted(_due(process, limit, lambda keys: keys.expiries))
+    return _acted(process, [run for _, run in due[:limit]], partial(approving.expire, policy=policy))
 
 
 def held_on(process: Process, host: str, *, within: float) -> Sequence[RunLease]:
@@ -67,7 +66,25 @@ def oldest_lapsed(process: Process) -> float | None:
     return max((now - lapses[0][0] for now, lapses in found if lapses), default=None)
 
 
-def _due(process: Process, limit: int) -> Sequence[tuple[float, RunKey]]:
+def _acted(process: Process, due: Sequence[RunKey], act: Callable[[RunData, RunKey], T | None]) -> Sequence[T]:
+    acted: list[T] = []
+    for run in due:
+        try:
+            done = process.transact(bucket_of_run(run), partial(_act, run=run, act=act))
+        except StoreUnavailableError:
+            if not acted:
+                raise
+            break
+        if done is not None:
+            acted.append(done)
+    return acted
+
+
+def _act(data: RunData, run: RunKey, act: Callable[[RunData, RunKey], T | None]) -> T | None:
+    return act(data, run)
+
+
+def _due(process: Process, limit: int, index: Callable[[Keys], str]) -> Sequence[tuple[float, RunKey]]:
     """What has lapsed on all nodes that answer; one that is away is asked once, and holds up no other's runs."""
     found: list[tuple[float, RunKey]] = []
     away: dict[str, StoreUnavailableError] = {}
@@ -77,7 +94,7 @@ def _due(process: Process, limit: int) -> Sequence[tuple[float, RunKey]]:
         if place in away:
             continue
         try:
-            found += _lapsed(process, bucket, limit)[1]
+            found += _past(process, index(Keys(bucket)), limit)[1]
         except StoreUnavailableError as error:
             away[place] = error
             _log.warning("not_swept", place=place, error=str(error))
@@ -94,6 +111,12 @@ def _held(data: RunData, runs: Sequence[RunKey], host: str) -> Sequence[RunLease
 def _lapsed(
     process: Process, bucket: int, limit: int, *, within: float = 0.0
 ) -> tuple[float, Sequence[tuple[float, RunKey]]]:
-    seconds, microseconds, found = process.call("lapsed", [Keys(bucket).lapses], [limit, repr(float(within))])
+    return _past(process, Keys(bucket).lapses, limit, within=within)
+
+
+def _past(
+    process: Process, index: str, limit: int, *, within: float = 0.0
+) -> tuple[float, Sequence[tuple[float, RunKey]]]:
+    seconds, microseconds, found = process.call("lapsed", [index], [limit, repr(float(within))])
     names = zip(found[::2], found[1::2], strict=True)
     return server_time(seconds, microseconds), [(float(lapsed), run_of(name)) for name, lapsed in names]

@@ -13,7 +13,7 @@ from adk_worker.lease import RunLease
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Boundary, Committed, Taken
 from adk_worker.transitions import FleetPolicy, State, Then, Verdict
-from stores.sql import checkpoints, claim_rows, history, journal
+from stores.sql import asked, checkpoints, claim_rows, history, journal
 from stores.sql.locks import LockedRun, lock_run
 from stores.sql.rows import run_lease
 from stores.sql.writing import committed, end_cancelled, run_under, unless_refused
@@ -63,7 +63,11 @@ def begin(
     begun = claim_rows.begin(
         tx, lease.tenant, intents, owner=owner, now=run.at.now, fence=lease.fence, run_id=lease.run_id
     )
-    journal.write(tx, run, moved.state)
+    # Those that this write has begun; what stood before is not asked about again.
+    new = [intent for intent, claim in zip(intents, begun, strict=True) if claim.began_at == run.at.now]
+    asked.permit(tx, run, new)
+    told = [events.call_permitted(intent) for intent in new if intent.permit is not None]
+    journal.write(tx, run, moved.state, told)
     return committed(lease, moved.state, Verdict.DONE), begun
 
 
@@ -85,6 +89,7 @@ def commit(tx: Connection, lease: RunLease, boundary: Boundary, *, policy: Fleet
         return committed(lease, moved.state, Verdict.REPEATED)
     unless_refused(moved, lease)
     done = moved.verdict is Verdict.DONE
+    bound = asked.bound(tx, run, boundary, done=done)
     _record(tx, run, boundary.settled)
     if boundary.segment is not None:
         history.store(tx, lease.tenant, boundary.segment)
@@ -102,7 +107,11 @@ def commit(tx: Connection, lease: RunLease, boundary: Boundary, *, policy: Fleet
     if not done:
         return end_cancelled(tx, run, moved.state, boundary.events, fence=lease.fence, **said)
     told = [*boundary.events, *_rest(moved.state, boundary)]
-    journal.write(tx, run, moved.state, told, fence=lease.fence, detail=boundary.detail, **said)
+    detail = boundary.detail
+    if bound is not None:
+        told += map(events.approval_requested, bound.new)
+        detail = bound.approvals.waiting_on or detail
+    journal.write(tx, run, moved.state, told, fence=lease.fence, detail=detail, **said)
     return committed(lease, moved.state, Verdict.DONE)
 
 

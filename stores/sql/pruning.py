@@ -17,7 +17,7 @@ from adk_worker.pruning import Prune, Pruned
 from adk_worker.transitions import Phase
 from stores.sql.dialects import store_clock
 from stores.sql.locks import RUN_AND_LEASE
-from stores.sql.schema import checkpoints, claims, events, leases, messages, resumes, runs
+from stores.sql.schema import approvals, checkpoints, claims, events, grants, leases, messages, resumes, runs
 
 _OLDEST: Final = (
     select(runs.c.tenant, runs.c.run_id, runs.c.number, runs.c.phase, runs.c.created_at, runs.c.updated_at)
@@ -45,7 +45,8 @@ _UNDECIDED: Final = (
     .distinct()
 )
 _REMOVE: Final = tuple(
-    delete(table).where(_named(table)) for table in (checkpoints, messages, claims, events, resumes, runs)
+    delete(table).where(_named(table))
+    for table in (checkpoints, messages, claims, approvals, grants, events, resumes, runs)
 )
 
 

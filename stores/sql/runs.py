@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from adk_worker import submission
 from adk_worker.actors import Actor
+from adk_worker.approvals import Answer, Answered, Asked, Expired, Grant
 from adk_worker.errors import ConfigurationError
 from adk_worker.events import Event, NewEvent
 from adk_worker.filters import RunFilter
@@ -23,6 +24,8 @@ from adk_worker.settlement import Settled, Settlement
 from adk_worker.transitions import Attention, FleetPolicy, Reason
 from stores.sql import (
     advancing,
+    approving,
+    asked,
     checkpoints,
     claim_rows,
     deciding,
@@ -34,6 +37,7 @@ from stores.sql import (
     sweeping,
 )
 from stores.sql.database import Database
+from stores.sql.locks import database_time
 
 
 class SqlRunStore:
@@ -200,6 +204,21 @@ class SqlRunStore:
     async def prune(self, which: Prune, *, limit: int, after: str | None = None) -> Pruned:
         behind = reading.cursor(after) or 0
         return await self._database.write(lambda tx: pruning.prune(tx, which, limit=limit, behind=behind))
+
+    async def approvals(self, run_id: str, *, tenant: str) -> Asked:
+        check_run(tenant, run_id)
+        return await self._database.read(lambda tx: Asked(database_time(tx), asked.read(tx, tenant, run_id)))
+
+    async def answer(self, run_id: str, given: Answer, *, tenant: str, by: Actor, policy: FleetPolicy) -> Answered:
+        check_run(tenant, run_id)
+        return await self._database.write(lambda tx: approving.answer(tx, tenant, run_id, given, by=by, policy=policy))
+
+    async def revoke(self, run_id: str, grant_id: str, *, tenant: str, by: Actor) -> Grant:
+        check_run(tenant, run_id)
+        return await self._database.write(lambda tx: approving.revoke(tx, tenant, run_id, grant_id, by=by))
+
+    async def expire(self, *, policy: FleetPolicy, limit: int) -> Sequence[Expired]:
+        return await self._database.write(lambda tx: approving.expire(tx, policy=policy, limit=limit))
 
     async def oldest_lapsed(self) -> float | None:
         return await self._database.read(sweeping.oldest_lapsed)

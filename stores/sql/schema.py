@@ -214,6 +214,41 @@ claims: Final = Table(
 )
 Index("adk_claims_by_run", claims.c.tenant, claims.c.run_id, claims.c.number)
 
+approvals: Final = Table(
+    # What a run's people are asked before a call is made (P1).
+    "adk_approvals",
+    metadata,
+    Column("tenant", _name(), primary_key=True),
+    Column("run_id", _name(), primary_key=True),
+    # The N of its id, `req-N`: rises within the run.
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    # `pending`, `approved`, `denied` or `withdrawn`; and from when on nobody's answer is a denial.
+    Column("state", Text, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    # The whole request: call, digest, arguments to be shown, who may answer, and the answer.
+    Column("request", Json, nullable=False),
+)
+PENDING: Final = text("adk_approvals.state = 'pending'")
+"""What a query has to say to be given the index of what waits for an answer."""
+Index(
+    "adk_approvals_due",
+    approvals.c.expires_at,
+    postgresql_where=text("state = 'pending'"),
+    sqlite_where=text("state = 'pending'"),
+)
+
+grants: Final = Table(
+    # What a run's people let pass without being asked (P1).
+    "adk_grants",
+    metadata,
+    Column("tenant", _name(), primary_key=True),
+    Column("run_id", _name(), primary_key=True),
+    # The N of its id, `grant-N`: rises within the run.
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    # The whole grant: tool, who gave it and when, until when, and whether it was revoked.
+    Column("given", Json, nullable=False),
+)
+
 resumes: Final = Table(
     # Who is resuming a run (I9).
     "adk_resume_claims",

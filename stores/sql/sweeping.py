@@ -6,24 +6,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import Connection, Double, and_, bindparam, func, select, update
-from sqlalchemy.exc import DBAPIError
 
 from adk_worker import events, transitions
 from adk_worker.lease import RunLease
 from adk_worker.lease_transitions import Holding
 from adk_worker.liveness import of_host
-from adk_worker.log import get_logger
 from adk_worker.runs import Dispatch, Reaped, Sweep
 from adk_worker.transitions import FleetPolicy, Verdict
 from stores.sql import journal
+from stores.sql.apart import apart
 from stores.sql.dialects import store_clock
-from stores.sql.failures import rolled_back, translated
 from stores.sql.locks import LEASE_COLUMNS, RUN_AND_LEASE, LockedRun, lock_run, locked_run, timed
 from stores.sql.rows import Columns, lease_state, run_lease
 from stores.sql.schema import LIVE, leases, runs, schema_row
 from stores.sql.writing import end_cancelled
-
-_log = get_logger(__name__)
 
 # The clock as a subquery is asked once, before the search, so that the index can be searched for it. Asked in place it
 # would be asked anew for every lease in the index.
@@ -76,15 +72,7 @@ def _reap_row(tx: Connection, row: Columns, *, policy: FleetPolicy, count_crashe
 
 
 def _reap_apart(tx: Connection, row: Columns, *, policy: FleetPolicy, count_crashes: bool) -> Reaped | None:
-    try:
-        with tx.begin_nested():
-            return _reap_row(tx, row, policy=policy, count_crashes=count_crashes)
-    except (DBAPIError, ValueError) as error:
-        if isinstance(error, DBAPIError) and (rolled_back(error) or translated(error, store="") is not None):
-            raise  # the store's failure, and not the run's
-        # Its kind alone: the text may quote the run.
-        _log.error("run_not_reaped", tenant=row["tenant"], run_id=row["run_id"], error=type(error).__name__)
-        return None
+    return apart(tx, row, lambda row: _reap_row(tx, row, policy=policy, count_crashes=count_crashes))
 
 
 def claim_dead(tx: Connection, tenant: str, run_id: str, *, holder: str, policy: FleetPolicy) -> Reaped | None:

@@ -14,7 +14,7 @@ from adk_worker.lease import RunLease
 from adk_worker.lease_transitions import Holding
 from adk_worker.runs import Committed
 from adk_worker.transitions import Moved, Phase, State, Verdict
-from stores.sql import claim_rows, journal
+from stores.sql import asked, claim_rows, journal
 from stores.sql.locks import LockedRun, lock_lease, lock_run
 from stores.sql.rows import run_lease
 
@@ -74,6 +74,8 @@ def end_cancelled(
     **columns: Any,
 ) -> Committed:
     """Write the end of a run for which a cancel was requested; ``told`` comes before it (P2)."""
+    if run.state.phase is Phase.WAITING_APPROVAL:
+        asked.withdraw(tx, run)
     journal.write(tx, run, state, [*told, events.cancelled()], fence=fence, detail=None, **columns)
     claim_rows.forget_if_decided(tx, run.tenant, run.run_id)
     return Committed(Verdict.CANCELLED)

@@ -47,11 +47,13 @@ EXAMPLES = [
     errors.CallDecidedError(key="adk1-1", tool="book", how="never ran", by="person:ana", at=1_000.5),
     errors.CallStateError(key="adk1-1", tool="book", state="not in flight", wanted="nothing of it was ever sent"),
     errors.OwnerMayLiveError(key="adk1-1", tool="book", owner="w-1", reason="its owner may be alive"),
+    errors.NotApprovedError(keys=("adk1-1", "adk1-2")),
     errors.ResumeConflictError(tenant="acme", run_id="run"),
     errors.ToolArgumentsError(tool="book", reason="seats: not a number"),
     errors.ToolError("no seat left", happened=False),
     errors.ModelError("overloaded", transient=True),
     errors.ModelUnavailableError("overloaded", retry_after=3.5),
+    errors.ApprovalRefusedError(tenant="acme", run_id="run", name="req-1", stands="it was denied by ana"),
     errors.NotAllowedError(actor="ana", action="settle", reason="she is new here"),
     errors.WaitTimeoutError.of_run("run", 3),
 ]

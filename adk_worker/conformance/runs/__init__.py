@@ -6,6 +6,7 @@ import pytest
 import pytest_asyncio
 
 from adk_worker.conformance.making import MISSING, Make, made
+from adk_worker.conformance.runs.approvals import ApprovalsConformance
 from adk_worker.conformance.runs.calls import CallsConformance
 from adk_worker.conformance.runs.cancel import CancelConformance
 from adk_worker.conformance.runs.commit import CommitConformance
@@ -13,6 +14,7 @@ from adk_worker.conformance.runs.deciding import DecidingConformance
 from adk_worker.conformance.runs.evidence import EvidenceConformance
 from adk_worker.conformance.runs.fences import FencesConformance
 from adk_worker.conformance.runs.hindsight import HindsightConformance
+from adk_worker.conformance.runs.permits import PermitsConformance
 from adk_worker.conformance.runs.prune import PruneConformance
 from adk_worker.conformance.runs.reading import ReadingConformance
 from adk_worker.conformance.runs.reaper import ReaperConformance
@@ -36,6 +38,8 @@ class RunStoreConformance(
     CancelConformance,
     ReadingConformance,
     PruneConformance,
+    ApprovalsConformance,
+    PermitsConformance,
 ):
     """Override the fixture ``make_store``: it gives a function that makes a bundle that nobody has used."""
 

@@ -12,7 +12,15 @@ from adk_worker.claim_transitions import ResumeClaim
 from adk_worker.history import StoredSegment
 from adk_worker.lease_transitions import LeaseState
 from adk_worker.memory import MemoryData
-from adk_worker.memory.data import ClaimKey, RunKey, StoredCheckpoint, StoredClaim, StoredEvent, StoredRun
+from adk_worker.memory.data import (
+    ClaimKey,
+    RunKey,
+    StoredApprovals,
+    StoredCheckpoint,
+    StoredClaim,
+    StoredEvent,
+    StoredRun,
+)
 
 
 class Rows(BaseModel):
@@ -30,6 +38,7 @@ class Rows(BaseModel):
     segments: list[tuple[RunKey, list[tuple[tuple[int, str], StoredSegment]]]] = []
     runs: list[tuple[RunKey, StoredRun]] = []
     events: list[tuple[RunKey, list[StoredEvent]]] = []
+    approvals: list[tuple[RunKey, StoredApprovals]] = []
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -54,6 +63,7 @@ class Rows(BaseModel):
             segments=[(key, list(segments.items())) for key, segments in data.segments.items()],
             runs=list(data.runs.items()),
             events=list(data.events.items()),
+            approvals=list(data.approvals.items()),
         )
 
     def data(self, clock: Callable[[], float]) -> MemoryData:
@@ -69,6 +79,7 @@ class Rows(BaseModel):
         data.segments.update({key: dict(segments) for key, segments in self.segments})
         data.runs.update(self.runs)
         data.events.update({key: list(events) for key, events in self.events})
+        data.approvals.update(self.approvals)
         return data
 
     def same_as(self, before: Rows) -> bool:

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-from tests.servers.daemon import HOST
+from tests.servers.daemon import HOST, free_port
 from tests.servers.traffic import Effect, Fault, Match, Traffic
 
 R = TypeVar("R")
@@ -164,8 +164,9 @@ class Proxy:
 
     async def _accept(self) -> None:
         if self._server is None:
+            # Chosen once, and where nobody's outgoing connection can sit on it while it refuses.
+            self.port = self.port or free_port()
             self._server = await self._loop.create_server(self._traffic.link, HOST, self.port)
-            self.port = self._server.sockets[0].getsockname()[1]
 
     async def _refuse(self) -> None:
         if self._server is not None:

@@ -26,6 +26,7 @@ from adk_worker.lease_transitions import Holding
 from adk_worker.messages import Usage
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
+from adk_worker.resealing import Reseals
 from adk_worker.settlement import Settled, Settlement
 from adk_worker.transitions import Attention, FleetPolicy, Phase, Reason, Then, Verdict
 
@@ -196,7 +197,7 @@ class Sweep:
     last: float | None
 
 
-class RunStore(ApprovalOperations, Protocol):
+class RunStore(ApprovalOperations, Reseals, Protocol):
     """The fleet's store. Every method is one atomic operation under the run's lock, by the store's clock (L1, F1).
 
     Methods that present a ``lease`` raise :class:`~adk_worker.errors.StaleFenceError` when its fence may not write any

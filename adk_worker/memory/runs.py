@@ -22,6 +22,7 @@ from adk_worker.memory import (
     journal,
     pruning,
     reading,
+    resealing,
     resting,
     sweeping,
 )
@@ -30,6 +31,7 @@ from adk_worker.messages import canonical_json
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
+from adk_worker.resealing import Reseal
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, Submitted, Sweep, Taken
 from adk_worker.settlement import Settled, Settlement
 from adk_worker.transitions import Attention, FleetPolicy, Phase, Reason
@@ -239,6 +241,11 @@ class MemoryRunStore:
             due = approving.overdue(self._data)[:limit]
             acted = [approving.expire(self._data, key, policy=policy) for key in due]
             return [expired for expired in acted if expired is not None]
+
+    async def reseal(self, run_id: str, *, tenant: str, change: Reseal) -> bool:
+        key = check_run(tenant, run_id)
+        with self._data.lock:
+            return resealing.reseal(self._data, key, change)
 
     async def oldest_lapsed(self) -> float | None:
         with self._data.lock:

@@ -232,7 +232,7 @@ class RunData(MemoryData):
             fields |= {
                 name: self._capped(f"the run's {name}", value) for name, value in said if stood.get(name) != value
             }
-            if before is None:
+            if before is None or row.submitted != before.submitted:
                 fields[rows.SUBMITTED] = self._capped("what was submitted", row.submitted)
         self._tx.add("HSET", self._keys.run(run), *_flat(fields))
         if row is not None:

@@ -20,6 +20,7 @@ from adk_worker.memory.reading import number_of
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
+from adk_worker.resealing import Reseal
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, Submitted, Sweep, Taken
 from adk_worker.settlement import Settled, Settlement
 from adk_worker.transitions import Attention, FleetPolicy, Reason
@@ -230,6 +231,16 @@ class RedisRunStore:
 
     async def expire(self, *, policy: FleetPolicy, limit: int) -> Sequence[Expired]:
         return await self._server.run(lambda process: sweeping.expire(process, policy=policy, limit=limit))
+
+    async def reseal(self, run_id: str, *, tenant: str, change: Reseal) -> bool:
+        run = check_run(tenant, run_id)
+        claims = [(tenant, check_name(key, what="idempotency key")) for key in change.outcomes]
+
+        def reseal(data: RunData) -> bool:
+            data.look(submitted=[run], checkpoints=[run], claims=claims)
+            return at_once(MemoryRunStore(data).reseal(run_id, tenant=tenant, change=change))
+
+        return await self._server.write(bucket_of_run(run), reseal)
 
     async def oldest_lapsed(self) -> float | None:
         return await self._server.run(sweeping.oldest_lapsed)

@@ -19,6 +19,7 @@ from adk_worker.lease import RunLease, check_holder, check_ttl
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
+from adk_worker.resealing import Reseal
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, Submitted, Sweep, Taken
 from adk_worker.settlement import Settled, Settlement
 from adk_worker.transitions import Attention, FleetPolicy, Reason
@@ -33,6 +34,7 @@ from stores.sql import (
     reading,
     renewing,
     requests,
+    resealing,
     resting,
     sweeping,
 )
@@ -219,6 +221,10 @@ class SqlRunStore:
 
     async def expire(self, *, policy: FleetPolicy, limit: int) -> Sequence[Expired]:
         return await self._database.write(lambda tx: approving.expire(tx, policy=policy, limit=limit))
+
+    async def reseal(self, run_id: str, *, tenant: str, change: Reseal) -> bool:
+        check_run(tenant, run_id)
+        return await self._database.write(lambda tx: resealing.reseal(tx, tenant, run_id, change))
 
     async def oldest_lapsed(self) -> float | None:
         return await self._database.read(sweeping.oldest_lapsed)

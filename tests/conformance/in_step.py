@@ -407,6 +407,16 @@ class InStep(RuleBasedStateMachine):
         seen = self._seen.get(self._at) if chosen else None
         self._drive(lambda driver: driver.cancel(seen=seen))
 
+    @action(last=st.integers(1, 3), told=_OUTCOMES)
+    def reseal(self, last, told):
+        """Somebody replaces what the run has sealed, as they see it."""
+        if self._run() is not None:
+
+            async def resealed(driver):
+                return await driver.reseal(await driver.change({"last": last}, told))
+
+            self._drive(resealed)
+
     @action()
     def look(self):
         """A person lists the runs, to act on them later."""

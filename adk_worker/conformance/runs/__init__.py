@@ -18,6 +18,7 @@ from adk_worker.conformance.runs.permits import PermitsConformance
 from adk_worker.conformance.runs.prune import PruneConformance
 from adk_worker.conformance.runs.reading import ReadingConformance
 from adk_worker.conformance.runs.reaper import ReaperConformance
+from adk_worker.conformance.runs.reseal import ResealConformance
 from adk_worker.conformance.runs.resting import RestingConformance
 from adk_worker.conformance.runs.submit import SubmitConformance
 from adk_worker.conformance.runs.take import TakeConformance
@@ -40,6 +41,7 @@ class RunStoreConformance(
     PruneConformance,
     ApprovalsConformance,
     PermitsConformance,
+    ResealConformance,
 ):
     """Override the fixture ``make_store``: it gives a function that makes a bundle that nobody has used."""
 

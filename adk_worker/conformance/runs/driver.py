@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from adk_worker.actors import Actor
-from adk_worker.checkpoint import Checkpoint, CheckpointBoundary, encode_checkpoint
+from adk_worker.checkpoint import Checkpoint, CheckpointBoundary, decode_checkpoint, encode_checkpoint
 from adk_worker.conformance.waiting import LONG, SOON, until
 from adk_worker.errors import FrontierLostError
 from adk_worker.events import Event, EventKind, NewEvent
@@ -16,6 +16,7 @@ from adk_worker.idempotency import Claim, Intent, call_digest, call_key
 from adk_worker.lease import RunLease
 from adk_worker.messages import Message, Usage
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
+from adk_worker.resealing import Reseal
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Run, Stores, Submitted, Taken
 from adk_worker.transitions import Attention, FleetPolicy, Reason, Then
 
@@ -157,6 +158,17 @@ class Driver:
     async def cancel(self, *, seen: Run | None = None) -> Run:
         """Ask for the run's end, as a person would."""
         return await self.runs.cancel(self.run_id, tenant=self.tenant, by=ANN, seen=seen)
+
+    async def change(self, masks: Mapping[str, Any], told: ToolOutcome) -> Reseal:
+        """What replaces all that the run has sealed, as it stands: by ``masks``, and in outcomes by ``told``."""
+        run, payload, claims = await self.run(), await self.payload(), await self.claims()
+        outcomes = {claim.key: (claim.outcome, told) for claim in claims if claim.outcome is not None}
+        after = None if payload is None else encode_checkpoint(decode_checkpoint(payload).updated(masks=dict(masks)))
+        return Reseal(run.fence, (run.masks, masks), (payload, after), outcomes)
+
+    async def reseal(self, change: Reseal) -> bool:
+        """Replace what the run has sealed."""
+        return await self.runs.reseal(self.run_id, tenant=self.tenant, change=change)
 
     # --- what is stored ---------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from adk_worker.memory import (
 )
 from adk_worker.memory.data import StoredCheckpoint, as_run_lease
 from adk_worker.messages import load_messages
+from adk_worker.resealing import Reseal
 from adk_worker.runs import Renewal
 from adk_worker.transitions import Phase, State, Then, Verdict
 from tests.conformance.liars.lie import Lie, bundle, row, standing
@@ -623,6 +624,48 @@ class Littering(MemoryRunStore):
         return pruned
 
 
+class Grasping(MemoryRunStore):
+    """Replaces the seals of a run that a worker holds, who will put the old ones back (R2)."""
+
+    async def reseal(self, run_id, *, tenant, change):
+        held = self._data.lease((tenant, run_id))
+        self._data.leases[tenant, run_id] = replace(held, holding=Holding.QUEUE)
+        try:
+            return await super().reseal(run_id, tenant=tenant, change=change)
+        finally:
+            self._data.leases[tenant, run_id] = held
+
+
+class Sightless(MemoryRunStore):
+    """Replaces seals without looking whether they still are those that were seen (R2)."""
+
+    async def reseal(self, run_id, *, tenant, change):
+        run = await self.get(run_id, tenant=tenant)
+        if run is None:
+            return False
+        payload = await self.payload(run_id, tenant=tenant)
+        claims = {claim.key: claim.outcome for claim in await self.claims(run_id, tenant=tenant)}
+        outcomes = {key: (claims[key], after) for key, (_, after) in change.outcomes.items()}
+        now = Reseal(change.fence, (run.masks, change.masks[1]), (payload, change.payload[1]), outcomes)
+        return await super().reseal(run_id, tenant=tenant, change=now)
+
+
+class Undated(MemoryRunStore):
+    """Replaces the seals of a run that has moved since they were seen (R2, F1)."""
+
+    async def reseal(self, run_id, *, tenant, change):
+        fence = self._data.lease((tenant, run_id)).fence
+        return await super().reseal(run_id, tenant=tenant, change=replace(change, fence=fence))
+
+
+class Halfway(MemoryRunStore):
+    """Replaces the seals of the run's row, and forgets those of its frontier and its calls (R2)."""
+
+    async def reseal(self, run_id, *, tenant, change):
+        part = replace(change, payload=(change.payload[0], change.payload[0]), outcomes={})
+        return await super().reseal(run_id, tenant=tenant, change=part)
+
+
 def _lie(seen_by, **parts):
     return Lie(RunStoreConformance, bundle(**parts), seen_by)
 
@@ -694,4 +737,8 @@ LIES = (
     _lie("test_its_fences_are_never_given_again", runs=Resetting),
     _lie("test_a_run_with_an_undecided_call_is_kept_until_that_is_decided", runs=Sweeping),
     _lie("test_a_run_that_is_over_goes_whole", runs=Littering),
+    _lie("test_a_run_that_a_worker_holds_is_left_alone", runs=Grasping),
+    _lie("test_what_is_not_as_it_was_seen_is_not_replaced", runs=Sightless),
+    _lie("test_a_run_that_has_moved_since_it_was_seen_is_left_alone", runs=Undated),
+    _lie("test_seals_are_replaced_wherever_they_stand", runs=Halfway),
 )

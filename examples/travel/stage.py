@@ -32,7 +32,7 @@ PATIENCE: Final = 120.0
 
 TIMES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "ADK_LEASE_TTL": "4",
+        "ADK_LEASE_TTL": "10",
         "ADK_LEASE_RENEW_WITHIN": "1",
         "ADK_REAP_EVERY": "0.5",
         "ADK_DISPATCH_GRACE": "3",
@@ -40,7 +40,10 @@ TIMES: Final[Mapping[str, str]] = MappingProxyType(
         "ADK_DRAIN_TIMEOUT": "5",
     }
 )
-"""So short that a dead worker is noticed while somebody watches. In earnest, keep the defaults."""
+"""So short that a dead worker is noticed while somebody watches, on a machine that may be busy with other things.
+
+In earnest, keep the defaults.
+"""
 
 _PAUSE: Final = 0.05
 

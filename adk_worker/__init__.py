@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from adk_worker.client import Fleet
     from adk_worker.context import ToolContext, current_call
+    from adk_worker.continuation import DEFAULT_CONTINUATION, Continuation, ContinuationPolicy, continued
     from adk_worker.errors import (
         AdkError,
         AgentImportError,
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHECKPOINT_FORMAT",
+    "DEFAULT_CONTINUATION",
     "Action",
     "Actor",
     "AdkError",
@@ -130,6 +132,8 @@ __all__ = [
     "ClaimState",
     "CommitUnknownError",
     "ConfigurationError",
+    "Continuation",
+    "ContinuationPolicy",
     "Dispatch",
     "Effect",
     "Event",
@@ -219,6 +223,7 @@ __all__ = [
     "WaitTimeoutError",
     "call_digest",
     "call_key",
+    "continued",
     "current_call",
     "decode_checkpoint",
     "encode_checkpoint",
@@ -239,6 +244,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "client": "Fleet",
         "context": "ToolContext current_call",
+        "continuation": "DEFAULT_CONTINUATION Continuation ContinuationPolicy continued",
         "errors": (
             "AdkError AgentImportError CallError CallKeyReusedError CheckpointError CheckpointFormatError "
             "CheckpointTooLargeError ClaimOwnerError CommitUnknownError ConfigurationError FrontierLostError "

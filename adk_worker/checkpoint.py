@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from adk_worker.errors import AdkError, CheckpointFormatError, CheckpointTooLargeError, ConfigurationError
-from adk_worker.messages import Message, Usage, canonical_json
+from adk_worker.messages import Message, Usage, canonical_json, dump_messages
 from adk_worker.outcomes import Effect, ToolOutcome
 
 CHECKPOINT_FORMAT = 1
@@ -48,6 +48,24 @@ class OutstandingCall(BaseModel):
     """Set for a call that was refused before it was ever started: there is nothing to dispatch."""
 
 
+class Journal(BaseModel):
+    """What a frontier knows of its execution's journal: numbers. Its length is that of the journal, in steps (K1)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    steps: int = Field(default=0, ge=0)
+    """Boundaries of this execution."""
+    history_bytes: int = Field(default=0, ge=0)
+    """By how many bytes the transcript has grown in it."""
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def with_step(self, *messages: Message) -> Journal:
+        """The journal after another boundary, which adds ``messages`` to the transcript."""
+        return Journal(steps=self.steps + 1, history_bytes=self.history_bytes + len(dump_messages(messages)))
+
+
 class Checkpoint(BaseModel):
     """A frontier. With a ``history_handle`` the transcript is out of line and ``messages`` is empty (H1)."""
 
@@ -72,6 +90,9 @@ class Checkpoint(BaseModel):
     masks: dict[str, JsonValue] = Field(default_factory=dict)
     """State of the run's masker, so that placeholders go on where they stopped (R2)."""
     grant_id: str | None = None
+    execution: int = Field(default=1, ge=1)
+    """Which execution of the run this is; rises by one each time that the run crosses (K1)."""
+    journal: Journal = Journal()
     output: str | None = None
 
     def updated(self, **fields: Any) -> Checkpoint:

@@ -84,6 +84,8 @@ def _head(found: Inspection) -> Iterator[str]:
     if subject is not None:
         usage = f"{subject.usage.input_tokens} in, {subject.usage.output_tokens} out"
         yield f"iteration {subject.iteration}  {usage}  {subject.cost_micros} micros"
+        if subject.execution > 1:
+            yield f"execution {subject.execution}: it has grown long, and goes on in a new one now and then"
 
 
 # --- where it stands ----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from adk_worker.actors import Actor
 from adk_worker.approvals import ApprovalRequest, Grant
+from adk_worker.checkpoint import Journal
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.transitions import Attention, Reason, State, Verdict
 
@@ -64,6 +65,10 @@ class EventKind(StrEnum):
     """No data; the write that ended it tells the rest"""
 
 
+CONTINUED = "continued"
+"""The kind that tells of a crossing, in the boundary's own write (K1)."""
+
+
 class Event(BaseModel):
     """Something that happened to a run. ``id`` rises in the order in which a run's events were committed."""
 
@@ -97,6 +102,11 @@ def taken(holder: str, ticket: int) -> NewEvent:
 def given_back(after: State, *, reason: Reason, detail: str) -> NewEvent:
     """A task ended without a boundary, and the run is queued again."""
     return NewEvent(EventKind.GIVEN_BACK, {"reason": reason.value, "detail": detail, "wait": after.lease.wait})
+
+
+def continued(execution: int, left: Journal) -> NewEvent:
+    """The run goes on in a new execution, and ``left`` is the journal of the one before."""
+    return NewEvent(CONTINUED, {"execution": execution, "steps": left.steps, "history_bytes": left.history_bytes})
 
 
 def parked(after: State, detail: str) -> NewEvent:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
+from adk_worker import events
 from adk_worker.checkpoint import Checkpoint, encode_checkpoint
 from adk_worker.errors import CheckpointTooLargeError, ClaimOwnerError, StoreUnavailableError
 from adk_worker.events import NewEvent
@@ -84,7 +85,7 @@ class FleetScribe:
             settled=tuple(wrapped.settled),
             attention=attention,
             detail=wrapped.detail,
-            events=(_event(wrapped),),
+            events=_events(wrapped),
         )
         committed = await self._certain(lambda: self._stores.runs.commit(self._lease, boundary, policy=self._policy))
         self._handle = handle
@@ -191,6 +192,12 @@ async def shielded(write: Callable[[], Awaitable[T]]) -> T:
         if not task.done():
             await asyncio.wait({task})
         raise
+
+
+def _events(wrapped: Wrapped) -> tuple[NewEvent, ...]:
+    if wrapped.left is None:
+        return (_event(wrapped),)
+    return _event(wrapped), events.continued(wrapped.frontier.execution, wrapped.left)
 
 
 def _event(wrapped: Wrapped) -> NewEvent:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from adk_worker.checkpoint import Checkpoint, CheckpointBoundary, OutstandingCall
+from adk_worker.continuation import continued
 from adk_worker.errors import CallKeyReusedError, ModelError, ToolArgumentsError
 from adk_worker.idempotency import call_key
 from adk_worker.interruption import Cause, Interrupted
@@ -165,6 +166,7 @@ class Iteration:
                 self._outstanding(frontier, iteration, index, part, answer.refused.get(part.id))
                 for index, part in enumerate(parts)
             ),
+            journal=frontier.journal.with_step(said),
             usage=frontier.usage + answer.usage,
             cost_micros=frontier.cost_micros + answer.cost_micros,
             masks=masker.state(),
@@ -258,14 +260,21 @@ class Iteration:
         results = [
             outcome.result(call_id=call.call_id, name=call.tool) for call, outcome in zip(calls, outcomes, strict=True)
         ]
+        told = Message.tool(results)
         turned = frontier.updated(
             sequence=frontier.sequence + 1,
             boundary=CheckpointBoundary.AFTER_TOOL_RESULT,
-            messages=(*frontier.messages, Message.tool(results)),
+            messages=(*frontier.messages, told),
             calls=(),
             masks=self._in.masker.state(),
+            journal=frontier.journal.with_step(told),
         )
-        standing = await self._in.scribe.boundary(Wrapped(turned, Turnover.ON, last=True, settled=turn.unrecorded()))
+        left = None
+        if self._in.continuation.due(turned.journal, history_bytes=turned.journal.history_bytes):
+            left = turned.journal
+            turned = continued(turned, tenant=turned.tenant, agent_name=self._in.agent.name).frontier
+        wrapped = Wrapped(turned, Turnover.ON, last=True, settled=turn.unrecorded(), left=left)
+        standing = await self._in.scribe.boundary(wrapped)
         if standing is Standing.KEPT:
             return Iterated(turned, IterationEnd.KEPT)
         return self._left(turned, standing, IterationEnd.HANDED_OVER)

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 from adk_worker.agent import Agent
 from adk_worker.checkpoint import Checkpoint, Checkpointer
+from adk_worker.continuation import DEFAULT_CONTINUATION, ContinuationPolicy
 from adk_worker.errors import (
     ConfigurationError,
     IndeterminateToolCallError,
@@ -56,6 +57,7 @@ class RunResult:
     messages: tuple[Message, ...]
     attention: Attention | None = None
     detail: str | None = None
+    execution: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class AgentRunner:
     :param redactor: masks what enters the run (R1); ``Redactor(enabled=False)`` leaves everything as it is, and one
         with ``seal_keys`` keeps the originals for the tools (R2).
     :param tool_threads: how many sync tools run at once.
+    :param continuation: when a run crosses into a new execution (K1).
 
     A runner that makes calls of real models keeps their connections; ``async with`` gives them back, as does
     :meth:`close`.
@@ -96,6 +99,7 @@ class AgentRunner:
         models: ModelPolicy | None = None,
         redactor: Redactor | None = None,
         tool_threads: int = DEFAULT_TOOL_THREADS,
+        continuation: ContinuationPolicy = DEFAULT_CONTINUATION,
     ) -> None:
         self._provider = provider
         self._providers = Providers(models)
@@ -105,6 +109,7 @@ class AgentRunner:
         self._leases = leases
         self._lease_policy = lease_policy or LeasePolicy()
         self._redactor = redactor or Redactor()
+        self._continuation = continuation
         # Threads are started by the first sync tool, and idle ones end with the interpreter.
         self._executor = ThreadPoolExecutor(tool_threads, thread_name_prefix="adk-tool")
         self._late: set[asyncio.Task[None]] = set()
@@ -248,6 +253,7 @@ class AgentRunner:
                 interruption=held.interruption,
                 executor=self._executor,
                 keep_late=self._keep_late,
+                continuation=self._continuation,
             )
         )
         iterated = Iterated(frontier, IterationEnd.KEPT)
@@ -278,6 +284,7 @@ def _result(iterated: Iterated, rests: tuple[Attention, str] | None) -> RunResul
         output=frontier.output,
         iteration=frontier.iteration,
         sequence=frontier.sequence,
+        execution=frontier.execution,
         usage=frontier.usage,
         cost_micros=frontier.cost_micros,
         messages=frontier.messages,

@@ -81,6 +81,8 @@ class Run(BaseModel):
     """Idempotency keys of the undecided calls that the run is parked on."""
     sequence: int = 0
     iteration: int = 0
+    execution: int = 1
+    """Which execution of it the newest boundary belongs to (K1)."""
     usage: Usage = Usage()
     cost_micros: int = 0
     output: str | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from adk_worker.checkpoint import Checkpoint
+from adk_worker.checkpoint import Checkpoint, Journal
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.transitions import Attention
@@ -50,6 +50,8 @@ class Wrapped:
     settled: Sequence[tuple[Claim, ToolOutcome]] = ()
     attention: Attention | None = None
     detail: str | None = None
+    left: Journal | None = None
+    """What is left behind where the run crosses into a new execution, whose frontier this is (K1)."""
 
 
 class Scribe(Protocol):

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_va
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
+from adk_worker.continuation import DEFAULT_CONTINUATION, ContinuationPolicy
 from adk_worker.errors import ConfigurationError
 from adk_worker.lease import LeasePolicy
 from adk_worker.log import get_logger
@@ -150,6 +151,14 @@ class Settings(BaseSettings):
     tool_result_max_bytes: Count = Field(
         default=MAX_RESULT_BYTES, description="Largest result of a tool, as JSON; a larger one is dropped (I10)."
     )
+    continue_after_steps: Count = Field(
+        default=DEFAULT_CONTINUATION.max_steps,
+        description="After how many boundaries a run crosses into a new execution (K1); an iteration has two.",
+    )
+    continue_after_bytes: Count = Field(
+        default=DEFAULT_CONTINUATION.max_history_bytes,
+        description="The same by how much an execution has added to the transcript, in bytes.",
+    )
     redact: bool = Field(
         default=True, description="Whether secrets are masked where text enters a run (R1). The same in every process."
     )
@@ -222,6 +231,11 @@ class Settings(BaseSettings):
             retry_backoff_max=self.retry_backoff_max,
             max_crashes=self.max_crashes,
         )
+
+    @property
+    def continuation_policy(self) -> ContinuationPolicy:
+        """When a run crosses into a new execution."""
+        return ContinuationPolicy(max_steps=self.continue_after_steps, max_history_bytes=self.continue_after_bytes)
 
     @property
     def lease_policy(self) -> LeasePolicy:

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 
 from adk_worker.agent import Agent
 from adk_worker.checkpoint import Checkpoint
+from adk_worker.continuation import DEFAULT_CONTINUATION, ContinuationPolicy
 from adk_worker.deployment import CONFLICTS, accepted
 from adk_worker.errors import (
     CheckpointFormatError,
@@ -122,6 +123,7 @@ class Stepper:
         providers: Providers | None = None,
         redactor: Redactor | None = None,
         tool_result_max_bytes: int = MAX_RESULT_BYTES,
+        continuation: ContinuationPolicy = DEFAULT_CONTINUATION,
     ) -> None:
         self._stores = stores
         self._registry = registry
@@ -133,6 +135,7 @@ class Stepper:
         self._providers = providers or Providers()
         self._redactor = redactor or Redactor()
         self._max_result_bytes = tool_result_max_bytes
+        self._continuation = continuation
         self._late: set[asyncio.Task[None]] = set()
 
     async def step(self, message: Dispatch, *, label: str) -> StepEnd:
@@ -240,6 +243,7 @@ class Stepper:
             executor=self._executor,
             keep_late=self._keep_late,
             max_result_bytes=self._max_result_bytes,
+            continuation=self._continuation,
         )
         resuming = bool(frontier.calls)
         if resuming:

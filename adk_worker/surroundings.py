@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from adk_worker.agent import Agent
+from adk_worker.continuation import DEFAULT_CONTINUATION, ContinuationPolicy
 from adk_worker.interruption import Interruption
 from adk_worker.model import ModelProvider
 from adk_worker.redaction import Masker
@@ -29,3 +30,4 @@ class Surroundings:
     keep_late: Callable[[asyncio.Task[None]], None]
     """Holds on to a task that records a late outcome, until it is done."""
     max_result_bytes: int = MAX_RESULT_BYTES
+    continuation: ContinuationPolicy = DEFAULT_CONTINUATION

@@ -80,6 +80,7 @@ class WorkerProcess:
             watch=self.keeper,
             policy=self._policy,
             checkpoint_max_bytes=settings.checkpoint_max_bytes,
+            continuation=settings.continuation_policy,
             tool_executor=self._tools,
             providers=self._providers,
             redactor=settings.redactor,

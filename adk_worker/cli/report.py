@@ -41,6 +41,7 @@ def inspection_object(found: Inspection, code: ExitCode, *, events: Sequence[Eve
             "sequence": frontier.sequence,
             "boundary": frontier.boundary.value,
             "iteration": frontier.iteration,
+            "execution": frontier.execution,
             "agent": frontier.agent,
             "revision": frontier.revision,
         },

@@ -101,6 +101,7 @@ def commit(data: MemoryData, lease: RunLease, boundary: Boundary, *, policy: Fle
         revision=frontier.revision,
         detail=detail,
         iteration=frontier.iteration,
+        execution=frontier.execution,
         input_tokens=frontier.usage.input_tokens,
         output_tokens=frontier.usage.output_tokens,
         cost_micros=frontier.cost_micros,

@@ -57,6 +57,7 @@ class StoredRun:
     updated_at: float
     detail: str | None = None
     iteration: int = 0
+    execution: int = 1
     input_tokens: int = 0
     output_tokens: int = 0
     cost_micros: int = 0

@@ -32,6 +32,7 @@ def run_of(data: MemoryData, key: RunKey) -> Run:
         parked_on=state.parked_on,
         sequence=state.sequence,
         iteration=row.iteration,
+        execution=row.execution,
         usage=Usage(input_tokens=row.input_tokens, output_tokens=row.output_tokens),
         cost_micros=row.cost_micros,
         output=row.output,

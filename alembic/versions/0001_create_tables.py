@@ -51,6 +51,7 @@ def upgrade() -> None:
         sa.Column("sequence", sa.BigInteger(), nullable=False),
         sa.Column("committed_by", sa.BigInteger(), nullable=False),
         sa.Column("iteration", sa.BigInteger(), nullable=False),
+        sa.Column("execution", sa.BigInteger(), nullable=False),
         sa.Column("usage", sa.Text(), nullable=False),
         sa.Column("cost_micros", sa.BigInteger(), nullable=False),
         sa.Column("output", sa.Text()),

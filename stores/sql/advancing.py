@@ -100,6 +100,7 @@ def commit(tx: Connection, lease: RunLease, boundary: Boundary, *, policy: Fleet
     said = {
         "revision": frontier.revision,
         "iteration": frontier.iteration,
+        "execution": frontier.execution,
         "usage": frontier.usage.model_dump(mode="json"),
         "cost_micros": frontier.cost_micros,
         "output": frontier.output,

@@ -61,6 +61,7 @@ def _create(tx: Connection, new: NewRun, state: State, at: StoreTime) -> Run:
         "masks": dict(new.masks),
         "detail": None,
         "iteration": 0,
+        "execution": 1,
         "usage": Usage().model_dump(mode="json"),
         "cost_micros": 0,
         "output": None,

@@ -108,6 +108,7 @@ def run_of(row: Columns, state: State | None = None, **changed: Any) -> Run:
         parked_on=state.parked_on,
         sequence=state.sequence,
         iteration=columns["iteration"],
+        execution=columns["execution"],
         usage=Usage.model_validate(columns["usage"]),
         cost_micros=columns["cost_micros"],
         output=columns["output"],

@@ -106,6 +106,7 @@ runs: Final = Table(
     Column("committed_by", BigInteger, nullable=False),
     # What the newest boundary says of the run so far.
     Column("iteration", BigInteger, nullable=False),
+    Column("execution", BigInteger, nullable=False),
     Column("usage", Json, nullable=False),
     Column("cost_micros", BigInteger, nullable=False),
     Column("output", Json),

@@ -235,8 +235,9 @@ class InStep(RuleBasedStateMachine):
         outcome=st.none() | _OUTCOMES,
         messages=st.booleans(),
         hasty=st.booleans(),
+        execution=st.sampled_from([1, 1, 2]),
     )
-    def commit(self, back, ahead, then, stored, outcome, messages, hasty):
+    def commit(self, back, ahead, then, stored, outcome, messages, hasty, execution):
         """A worker writes a boundary."""
         lease, claim = self._lease(back), self._claim(0)
         run = self._run()
@@ -246,6 +247,7 @@ class InStep(RuleBasedStateMachine):
         def committed(driver):
             segment = driver.segment(f"message {sequence}") if messages else None
             rest = {"attention": Attention.OVER_BUDGET, "detail": "too dear"} if then is Then.PARK else {}
+            rest["frontier"] = {"execution": execution}
             return driver.commit(lease, sequence, then, stored=stored, settled=settled, segment=segment, **rest)
 
         self._drive(committed, hasty=hasty)

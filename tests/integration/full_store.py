@@ -46,7 +46,7 @@ def fill(connection: Connection, numbers: str, size: Size) -> None:
         **dict.fromkeys(("agent", "revision"), "'booking'"),
         **dict.fromkeys(("metadata", "masks", "usage"), "'{}'"),
         **dict.fromkeys(("detail", "output"), "NULL"),
-        **dict.fromkeys(("sequence", "committed_by", "iteration", "cost_micros", "crashes", "tries"), "0"),
+        **dict.fromkeys(("sequence", "committed_by", "iteration", "execution", "cost_micros", "crashes", "tries"), "0"),
         **dict.fromkeys(("cancel_requested", "behind"), "false"),
         **dict.fromkeys(("created_at", "updated_at"), "1.0"),
         "tenant": "'tenant-' || (n % 200)",
@@ -72,12 +72,12 @@ def fill(connection: Connection, numbers: str, size: Size) -> None:
     for table, names in (
         ("adk_events", "tenant, run_id, at, kind, fence, data"),
         ("adk_messages", "tenant, run_id, end_count, end_digest, start_count, start_digest, number, payload"),
-        ("adk_claims", "tenant, key, run_id, number, owner, former, digest, state, late"),
+        ("adk_claims", "tenant, key, run_id, number, owner, former, digest, state, late, decisions"),
     ):
         values = {
             "adk_events": "'tenant-' || (n % 200), 'run-' || n, 1.0, 'taken', 1, '{}'",
             "adk_messages": "'tenant-' || (n % 200), 'run-' || n, 1, 'd', 0, 'd', 1, '[]'",
-            "adk_claims": "'tenant-' || (n % 200), 'key-' || n, 'run-' || n, 1, 'o', '[]', 'd', 'in_flight', '[]'",
+            "adk_claims": "'tenant-' || (n % 200), 'key-' || n, 'run-' || n, 1, 'o', '[]', 'd', 'in_flight', '[]', '[]'",
         }[table]
         connection.execute(text(f"INSERT INTO {table} ({names}) SELECT {values} FROM {numbers}"))
 

@@ -13,6 +13,7 @@ from adk_worker.checkpoint import (
     CheckpointBoundary,
     Checkpointer,
     CheckpointPolicy,
+    Journal,
     OutstandingCall,
     decode_checkpoint,
     encode_checkpoint,
@@ -63,6 +64,8 @@ FORMAT_1 = Checkpoint(
     metadata={"trip": {"legs": [1, 2.5, None, True]}},
     masks={"next": 2},
     grant_id="grant-1",
+    execution=2,
+    journal=Journal(steps=5, history_bytes=1_234),
     output="done",
 )
 

@@ -209,6 +209,15 @@ def test_where_the_frontier_is_is_said():
     assert "frontier at sequence 7, after the tools' results" in said
 
 
+@pytest.mark.parametrize("status", [RunStatus.QUEUED, RunStatus.PARKED, RunStatus.COMPLETED])
+def test_a_run_that_has_crossed_says_in_which_execution_it_is(status):
+    """K1: below the two lines that never change; one that never has, says nothing."""
+    run = a_run(status).model_copy(update={"execution": 3})
+    for said in (describe(run), describe(found(run))):
+        assert said.splitlines()[2].startswith("execution 3: ")
+    assert "execution" not in describe(found(a_run(status)))
+
+
 def test_what_must_not_be_carried_on_says_why_and_not_how():
     gone = HistoryUnavailableError(handle="h1.x.1.y", reason="the store has no such transcript")
     said = lines(found(a_run(), obstacle=gone))

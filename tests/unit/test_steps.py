@@ -15,6 +15,7 @@ import structlog
 
 from adk_worker import turn
 from adk_worker.actors import Actor
+from adk_worker.continuation import ContinuationPolicy
 from adk_worker.errors import CommitUnknownError, ModelUnavailableError, StoreUnavailableError
 from adk_worker.idempotency import ClaimState, call_digest, call_key
 from adk_worker.interruption import Cause
@@ -77,7 +78,7 @@ class Bench:
     async def dispatch(self, message):
         self.sent.append(message)
 
-    def stepper(self, *agents, max_bytes=1 << 20, stores=None, dispatcher=None):
+    def stepper(self, *agents, max_bytes=1 << 20, stores=None, dispatcher=None, **more):
         return Stepper(
             stores=stores or self.stores,
             registry=Registry(agents),
@@ -86,6 +87,7 @@ class Bench:
             policy=POLICY,
             checkpoint_max_bytes=max_bytes,
             tool_executor=self.executor,
+            **more,
         )
 
     async def submit(self, agent="booking", **fields):
@@ -131,6 +133,40 @@ async def test_a_run_is_carried_link_by_link_to_its_end(bench, far_side):
     assert (run.status, run.output, run.iteration, run.holder) == (RunStatus.COMPLETED, "Booked 12A.", 2, None)
     assert len(far_side.effects) == 1
     assert bench.watch.left == list(bench.watch.entered)
+
+
+async def test_a_run_that_is_due_crosses_as_it_is_handed_over(bench, far_side):
+    """K1, I1: an event for each crossing, with what is left; the claims of all stay, each under its own key."""
+    turns = [[("book", {"seat": str(seat)})] for seat in range(4)]
+    stepper = bench.stepper(
+        agent_with(far_side.tool(), turns=[*turns, "Booked."]), continuation=ContinuationPolicy(max_steps=4)
+    )
+
+    ends = await bench.drive(stepper, await bench.submit())
+
+    run = await bench.run()
+    assert (ends[-1], run.execution, run.iteration) == (StepEnd.COMPLETED, 3, 5)
+    told = [event for event in await bench.stores.runs.events("run_1", tenant="acme") if event.kind == "continued"]
+    assert [(event.data["execution"], event.data["steps"]) for event in told] == [(2, 4), (3, 4)]
+    assert all(event.data["history_bytes"] > 0 for event in told)
+    claims = await bench.stores.runs.claims("run_1", tenant="acme")
+    assert [claim.key for claim in claims] == [key for key, _ in far_side.effects]
+    assert len({claim.key for claim in claims}) == 4
+
+
+async def test_a_run_whose_frontier_is_over_the_cap_crosses_in_its_workers_hands(bench, far_side):
+    """K1, C3: it is not handed over, and its numbers go on all the same."""
+    turns = [[("book", {"seat": str(seat)})] for seat in range(3)]
+    stepper = bench.stepper(
+        agent_with(far_side.tool(), turns=[*turns, "Booked."]),
+        max_bytes=1,
+        continuation=ContinuationPolicy(max_steps=2),
+    )
+
+    assert await bench.drive(stepper, await bench.submit()) == [StepEnd.COMPLETED]
+
+    run = await bench.run()
+    assert (run.status, run.execution, run.iteration) == (RunStatus.COMPLETED, 4, 4)
 
 
 async def test_a_lease_is_kept_as_one_that_was_granted_when_it_was_asked_for(bench, far_side, monkeypatch):

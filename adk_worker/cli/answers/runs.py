@@ -46,6 +46,7 @@ class FrontierAnswer(Answer):
     sequence: int
     boundary: CheckpointBoundary
     iteration: int
+    execution: int
     agent: str
     revision: str
 

@@ -10,6 +10,7 @@ from adk_worker.conformance.runs.approvals import ApprovalsConformance
 from adk_worker.conformance.runs.calls import CallsConformance
 from adk_worker.conformance.runs.cancel import CancelConformance
 from adk_worker.conformance.runs.commit import CommitConformance
+from adk_worker.conformance.runs.continuation import ContinuationConformance
 from adk_worker.conformance.runs.deciding import DecidingConformance
 from adk_worker.conformance.runs.evidence import EvidenceConformance
 from adk_worker.conformance.runs.fences import FencesConformance
@@ -29,6 +30,7 @@ class RunStoreConformance(
     SubmitConformance,
     TakeConformance,
     CommitConformance,
+    ContinuationConformance,
     FencesConformance,
     CallsConformance,
     EvidenceConformance,

@@ -544,6 +544,29 @@ class Unseeing(MemoryRunStore):
         return await super().cancel(run_id, tenant=tenant, by=by)
 
 
+class Standing(MemoryRunStore):
+    """Leaves the number of a run's execution as it was (K1)."""
+
+    async def commit(self, lease, boundary, *, policy):
+        before = self._data.runs.get(_key(lease))
+        committed = await super().commit(lease, boundary, policy=policy)
+        if before is not None:
+            self._data.runs[_key(lease)] = replace(self._data.runs[_key(lease)], execution=before.execution)
+        return committed
+
+
+class Shedding(MemoryRunStore):
+    """Drops the claims of an execution as the run crosses into the next one (K1, I2)."""
+
+    async def commit(self, lease, boundary, *, policy):
+        before = self._data.runs[_key(lease)].execution
+        committed = await super().commit(lease, boundary, policy=policy)
+        if boundary.checkpoint.execution > before:
+            for name in [name for name, row in self._data.claims.items() if row.run == _key(lease)]:
+                del self._data.claims[name]
+        return committed
+
+
 class Leaking(MemoryRunStore):
     """Lists every tenant's runs (T1)."""
 
@@ -728,6 +751,8 @@ LIES = (
     _lie("test_the_last_decision_lets_a_cancelled_runs_frontier_go", runs=Clinging),
     _lie("test_a_call_that_ran_after_all_is_not_made_again", runs=Obeying),
     _lie("test_runs_are_listed_by_tenant_and_by_attention", runs=Leaking),
+    _lie("test_a_run_crosses_in_the_write_of_its_boundary", runs=Standing),
+    _lie("test_what_is_left_behind_stays", runs=Shedding),
     _lie("test_a_run_that_has_moved_since_it_was_seen_is_left_alone", runs=Unseeing),
     _lie("test_runs_are_listed_by_agent_and_by_one_attention", runs=Unsorting),
     _lie("test_runs_are_listed_by_when_they_were_submitted_and_written", runs=Unsorting),

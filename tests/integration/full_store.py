@@ -77,7 +77,8 @@ def fill(connection: Connection, numbers: str, size: Size) -> None:
         values = {
             "adk_events": "'tenant-' || (n % 200), 'run-' || n, 1.0, 'taken', 1, '{}'",
             "adk_messages": "'tenant-' || (n % 200), 'run-' || n, 1, 'd', 0, 'd', 1, '[]'",
-            "adk_claims": "'tenant-' || (n % 200), 'key-' || n, 'run-' || n, 1, 'o', '[]', 'd', 'in_flight', '[]', '[]'",
+            "adk_claims": "'tenant-' || (n % 200), 'key-' || n, 'run-' || n, 1, 'o', '[]', 'd', 'in_flight', '[]', "
+            "'[]'",
         }[table]
         connection.execute(text(f"INSERT INTO {table} ({names}) SELECT {values} FROM {numbers}"))
 

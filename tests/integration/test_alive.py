@@ -17,7 +17,7 @@ from tests.architecture.packages import ROOT
 from tests.integration.fleet import CeleryFleet
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 @pytest.fixture

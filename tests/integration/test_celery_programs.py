@@ -12,7 +12,7 @@ from tests.architecture.packages import ROOT
 from tests.integration.fleet import CeleryFleet
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 @pytest.fixture

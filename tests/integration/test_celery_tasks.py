@@ -22,7 +22,7 @@ from tests.acceptance.fleet import PATIENCE
 from tests.integration.fleet import CeleryFleet
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 POOLS = ["threads", "prefork", "solo"]
 

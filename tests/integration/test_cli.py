@@ -21,7 +21,7 @@ from tests.architecture.packages import ROOT
 from tests.servers.daemon import free_port
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(240)
 
 _PATIENCE = 120
 _RUN_1 = ("--tenant", "acme", "--run-id", "run_1")

@@ -18,7 +18,7 @@ from tests.integration.given import given
 from tests.integration.test_cli import Adk
 from tests.servers.daemon import free_port
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(240)
 
 # The command as it is typed; the state of run_1; what stands behind the command; the exit code.
 ROWS = [

@@ -13,7 +13,7 @@ from tests.flower import COLUMNS, Flower
 from tests.integration.fleet import CeleryFleet
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 OPEN = {"/metrics", "/healthcheck", "/static/(.*)", "/login/?", "/logout", ".*"}
 """What Flower answers whoever asks: numbers, its own style sheets, and pages with nothing on them."""

@@ -12,7 +12,7 @@ from tests.integration.fleet import CeleryFleet
 from tests.integration.test_cli import Adk
 from tests.servers.daemon import free_port
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(240)
 
 _SAYS = {
     "password": "password authentication failed",

@@ -16,7 +16,7 @@ from tests.flower import Flower
 from tests.integration.fleet import CeleryFleet
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 def commands():

@@ -17,7 +17,7 @@ from tests.architecture.packages import ROOT
 from tests.integration.fleet import CeleryFleet
 from tests.servers import RabbitServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from stores.sql.schema import schema_row
 from tests.integration.sqlite_crowd import FIRST_TICKET, POLICY, TENANT
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 async def test_eight_processes_lose_no_update(sqlite_store_url):
     """L2, L7, I3: every acquisition has a fence of its own, every call one owner, every message one taker."""
     turns, names = 30, [f"run-{number}" for number in range(30)]

@@ -23,7 +23,7 @@ TENANT = "acme"
 RACERS = 3
 POLICY = FleetPolicy(lease_ttl=LONG, dispatch_grace=LONG, dispatch_grace_max=LONG)
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture(params=["postgres", "redis"])

@@ -20,6 +20,9 @@ from tests.waiting import wait_until
 
 HOST = "127.0.0.1"
 
+_chosen: set[int] = set()
+"""Ports that were given to somebody here, who may not listen there yet."""
+
 
 class ServerFailedError(RuntimeError):
     """The server ended by itself, or did not answer in time; the message closes with the end of its log."""
@@ -154,17 +157,20 @@ def make_folder(prefix: str, *, owner: str | None, guard: OrphanGuard | None) ->
 
 
 def free_port() -> int:
-    """Return a port that nothing listens on.
+    """Return a port that nothing listens on, another one each time.
 
     It is below the range from which the kernel takes ports for outgoing connections, else one of those could sit on it
     while a server is restarted.
     """
     for port in random.sample(range(10_240, 32_000), 200):
+        if port in _chosen:
+            continue
         with socket.socket() as candidate:
             candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 candidate.bind((HOST, port))
             except OSError:
                 continue
+            _chosen.add(port)
             return port
     raise ServerFailedError("no free port among 200 tried")

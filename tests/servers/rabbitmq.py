@@ -22,7 +22,7 @@ from tests.servers.orphans import OrphanGuard
 
 _USER = "tests"
 _VHOST = "tests"
-_PATIENCE = 60.0
+_PATIENCE = 120.0
 
 _SETTINGS = {
     "default_user": _USER,

@@ -31,7 +31,8 @@ class RedisCluster:
                     "cluster-enabled": "yes",
                     "cluster-config-file": "nodes.conf",
                     "cluster-port": str(port),
-                    "cluster-node-timeout": "5000",
+                    # Longer than a busy machine keeps a node from answering: it would be taken for one that is away.
+                    "cluster-node-timeout": "20000",
                     # A node that is away takes its own slots with it, and no others.
                     "cluster-require-full-coverage": "no",
                     "databases": "1",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from adk_worker.errors import (
         AdkError,
         AgentImportError,
+        BudgetError,
         CallError,
         CallKeyReusedError,
         CheckpointError,
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from adk_worker.inspection import Inspection
     from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
     from adk_worker.leaseholder import Leaseholder
+    from adk_worker.ledger import Account, Amount, Budget, BudgetChange, Ledger
     from adk_worker.liveness import Holder, ProcessIdentity, known_dead
     from adk_worker.memory import (
         MemoryCheckpointStore,
@@ -106,14 +108,19 @@ if TYPE_CHECKING:
 __all__ = [
     "CHECKPOINT_FORMAT",
     "DEFAULT_CONTINUATION",
+    "Account",
     "Action",
     "Actor",
     "AdkError",
     "Agent",
     "AgentImportError",
     "AgentRunner",
+    "Amount",
     "Attention",
     "BinaryPart",
+    "Budget",
+    "BudgetChange",
+    "BudgetError",
     "BulkOutcome",
     "CallError",
     "CallKeyReusedError",
@@ -155,6 +162,7 @@ __all__ = [
     "LeasePolicy",
     "LeaseStore",
     "Leaseholder",
+    "Ledger",
     "MemoryCheckpointStore",
     "MemoryHistoryStore",
     "MemoryIdempotencyStore",
@@ -246,7 +254,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "context": "ToolContext current_call",
         "continuation": "DEFAULT_CONTINUATION Continuation ContinuationPolicy continued",
         "errors": (
-            "AdkError AgentImportError CallError CallKeyReusedError CheckpointError CheckpointFormatError "
+            "AdkError AgentImportError BudgetError CallError CallKeyReusedError CheckpointError CheckpointFormatError "
             "CheckpointTooLargeError ClaimOwnerError CommitUnknownError ConfigurationError FrontierLostError "
             "HistoryUnavailableError IndeterminateToolCallError InvalidNameError LeaseError LeaseLostError "
             "ModelError ModelUnavailableError NoCheckpointError NotAllowedError NotJSONError "
@@ -262,6 +270,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "inspection": "Inspection",
         "lease": "LeasePolicy LeaseStore RunLease",
         "leaseholder": "Leaseholder",
+        "ledger": "Account Amount Budget BudgetChange Ledger",
         "liveness": "Holder ProcessIdentity known_dead",
         "memory": (
             "MemoryCheckpointStore MemoryHistoryStore MemoryIdempotencyStore MemoryLeaseStore MemoryRunStore "

@@ -16,6 +16,7 @@ from adk_worker.actors import Actor
 from adk_worker.approvals import ApprovalRequest, Grant
 from adk_worker.checkpoint import Journal
 from adk_worker.idempotency import Claim, Intent
+from adk_worker.ledger import Budget
 from adk_worker.transitions import Attention, Reason, State, Verdict
 
 
@@ -59,6 +60,8 @@ class EventKind(StrEnum):
     """``key``, ``tool``, ``permit``: the request, or the grant, under which a call was begun"""
     GRANT_REVOKED = "grant_revoked"
     """``grant``, ``tool``, ``by``, ``os_user``"""
+    BUDGET_CHANGED = "budget_changed"
+    """``tokens``, ``cost_micros`` (the limits now; ``null`` is none), ``by``, ``os_user``"""
     CANCEL_REQUESTED = "cancel_requested"
     """``by``, ``os_user``"""
     CANCELLED = "cancelled"
@@ -211,6 +214,12 @@ def call_permitted(intent: Intent) -> NewEvent:
 def grant_revoked(grant: Grant, by: Actor) -> NewEvent:
     """Somebody revoked a grant."""
     return NewEvent(EventKind.GRANT_REVOKED, {"grant": grant.grant_id, "tool": grant.tool, **by.told})
+
+
+def budget_changed(limits: Budget, by: Actor) -> NewEvent:
+    """Somebody changed the run's limits."""
+    limited = {"tokens": limits.tokens, "cost_micros": limits.cost_micros}
+    return NewEvent(EventKind.BUDGET_CHANGED, {**limited, **by.told})
 
 
 def cancel_requested(by: Actor) -> NewEvent:

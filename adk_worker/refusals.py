@@ -28,6 +28,11 @@ def requeue_refused(run: Run, *, stored: int) -> AdkError:
     )
 
 
+def budget_refused(run: Run) -> AdkError:
+    """Why the limits of ``run`` are not changed."""
+    return _state(run, "it will never spend anything again")
+
+
 def cancel_refused(run: Run) -> AdkError:
     """Why ``run`` is not cancelled."""
     return _state(run, "a run that has ended stays as it is")

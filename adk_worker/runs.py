@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -23,6 +23,8 @@ from adk_worker.history import HistoryStore, Segment
 from adk_worker.idempotency import Claim, IdempotencyStore, Intent
 from adk_worker.lease import LeaseStore, RunLease
 from adk_worker.lease_transitions import Holding
+from adk_worker.ledger import Budget, Charge, Ledger, LedgerStore
+from adk_worker.lifecycle import Lifecycle
 from adk_worker.messages import Usage
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
@@ -85,6 +87,8 @@ class Run(BaseModel):
     """Which execution of it the newest boundary belongs to (K1)."""
     usage: Usage = Usage()
     cost_micros: int = 0
+    ledger: Ledger = Ledger()
+    """What it may spend, and what it has: the limits are held by this alone (C6)."""
     output: str | None = None
     crashes: int = 0
     tries: int = 0
@@ -109,6 +113,7 @@ class NewRun:
     revision: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     masks: Mapping[str, Any] = field(default_factory=dict)
+    budget: Budget = field(default_factory=Budget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,8 @@ class Taken:
     run: Run
     payload: str | None
     """The stored checkpoint, not decoded: a newer format is the task's to give back, not the store's to refuse (C4)."""
+    limited: bool = False
+    """Whether the run or its tenant has limits, so that each of its model calls has to be reserved (P3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +149,8 @@ class Boundary:
     """What a run that is to wait for an approval waits for (P1)."""
     denials: Sequence[str] = ()
     """The requests of which this boundary tells the model that they were denied."""
+    charge: Charge | None = None
+    """What the model call took that led to this boundary."""
     attention: Attention | None = None
     detail: str | None = None
     events: Sequence[NewEvent] = ()
@@ -155,6 +164,8 @@ class Committed:
     lease: RunLease | None = None
     """The lease while this acquisition still holds it, else ``None``."""
     ticket: int | None = None
+    detail: str | None = None
+    """Why the run was parked instead, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +210,7 @@ class Sweep:
     last: float | None
 
 
-class RunStore(ApprovalOperations, Reseals, Protocol):
+class RunStore(ApprovalOperations, LedgerStore, Reseals, Protocol):
     """The fleet's store. Every method is one atomic operation under the run's lock, by the store's clock (L1, F1).
 
     Methods that present a ``lease`` raise :class:`~adk_worker.errors.StaleFenceError` when its fence may not write any
@@ -270,8 +281,13 @@ class RunStore(ApprovalOperations, Reseals, Protocol):
         """
         ...
 
-    async def fail(self, lease: RunLease, *, detail: str, events: Sequence[NewEvent] = ()) -> Committed:
-        """End the run as failed without a boundary; its frontier is kept (C5)."""
+    async def fail(
+        self, lease: RunLease, *, detail: str, events: Sequence[NewEvent] = (), asked: bool = False
+    ) -> Committed:
+        """End the run as failed without a boundary; its frontier is kept (C5).
+
+        ``asked``: a model call was made of which nobody knows what it took. It is unaccounted (C6).
+        """
         ...
 
     async def give_back(
@@ -283,8 +299,12 @@ class RunStore(ApprovalOperations, Reseals, Protocol):
         policy: FleetPolicy,
         attention: Attention | None = None,
         delay: float | None = None,
+        asked: bool = False,
     ) -> Committed:
-        """End a task without a boundary. ``ticket`` is set only where it has to be published at once (a drain)."""
+        """End a task without a boundary. ``ticket`` is set only where it has to be published at once (a drain).
+
+        ``asked`` is as for :meth:`fail`.
+        """
         ...
 
     async def settle(self, lease: RunLease, claim: Claim, outcome: ToolOutcome, *, by: str) -> Claim:
@@ -405,47 +425,3 @@ class Stores:
     lifecycle: Lifecycle
     max_value_bytes: int | None = None
     """The largest value that the store takes, in bytes; ``None`` without a cap. Checkpoints have to fit (C2)."""
-
-
-class Lifecycle(Protocol):
-    """What a bundle needs besides its operations."""
-
-    async def verify(self) -> None:
-        """Check that the store answers and has this version's schema.
-
-        :raises SchemaVersionError: another version, or none; says which command mends it.
-        :raises StoreUnavailableError: no answer.
-        """
-        ...
-
-    async def bump_epoch(self) -> int:
-        """Raise the store's epoch and return it: every fence given from now on is above all before (L2)."""
-        ...
-
-    async def close(self) -> None:
-        """Give back connections and threads. The bundle is not used afterwards."""
-        ...
-
-
-@runtime_checkable
-class ComparesSchema(Protocol):
-    """A lifecycle that can look for what :meth:`Lifecycle.verify` believes of a version: that the schema is whole."""
-
-    async def differences(self) -> Sequence[str]:
-        """What is missing of the schema, or is otherwise than declared, in words; empty if nothing is.
-
-        :raises StoreUnavailableError: no answer.
-        """
-        ...
-
-
-@runtime_checkable
-class TellsRisks(Protocol):
-    """A lifecycle that knows settings of its server by which it may lose what it has acknowledged."""
-
-    async def risks(self) -> Sequence[str]:
-        """What takes a rarer event than those that :meth:`Lifecycle.verify` refuses, in sentences for people.
-
-        :raises StoreUnavailableError: no answer.
-        """
-        ...

@@ -29,7 +29,7 @@ def open_stores(url: str, *, checkpoint_max_bytes: int | None = None, **options:
     """The bundle behind ``url``: ``postgresql://…``, ``redis://…``, ``sqlite:///…``, ``memory://``, or somebody else's.
 
     A scheme may name its driver, ``postgresql+psycopg2://``. Nothing is connected yet: ask
-    :meth:`~adk_worker.runs.Lifecycle.verify`.
+    :meth:`~adk_worker.lifecycle.Lifecycle.verify`.
 
     :param checkpoint_max_bytes: the policy's cap on checkpoints, which the store has to be able to hold (C2).
     :param options: the opener's own; ours all take ``pool_size`` (connections of this process) and ``socket_timeout``

@@ -65,7 +65,7 @@ def upgrade(*, as_json: bool) -> int:
 async def _dangers(settings: Settings) -> list[str]:
     """What the store's server may do to what it is given, in sentences, for a store that knows."""
     from adk_worker.errors import ConfigurationError
-    from adk_worker.runs import TellsRisks
+    from adk_worker.lifecycle import TellsRisks
     from adk_worker.wiring import make_stores
 
     stores = make_stores(settings)
@@ -88,7 +88,7 @@ def verify(*, as_json: bool) -> int:
     Of a database it compares every table, column and index with what is declared.
     """
     from adk_worker.errors import ConfigurationError
-    from adk_worker.runs import ComparesSchema, TellsRisks
+    from adk_worker.lifecycle import ComparesSchema, TellsRisks
     from adk_worker.urls import without_secrets
     from adk_worker.wiring import make_stores
 

@@ -26,6 +26,8 @@ _ASSERTING = (
     "resume_claims",
     "runs.approvals",
     "runs.asker",
+    "runs.accounts",
+    "runs.budgets",
     "runs.calls",
     "runs.cancel",
     "runs.commit",

@@ -44,6 +44,7 @@
     │   └── ModelUnavailableError       … since its provider takes no calls for now
     ├── ApprovalRefusedError            a request, or a grant, that takes no such answer (P1)
     ├── NotAllowedError                 who asked may not do that (P5)
+    ├── BudgetError                     a limit that cannot be one, or is to be raised and is not there (P3)
     └── WaitTimeoutError                nothing happened in the time that the caller gave
 
 ``retryable`` says whether the same call may succeed later without anyone changing anything. All errors survive
@@ -54,6 +55,7 @@ from __future__ import annotations
 
 from adk_worker.errors.asking import (
     ApprovalRefusedError,
+    BudgetError,
     NotAllowedError,
 )
 from adk_worker.errors.calling import (
@@ -115,6 +117,7 @@ __all__ = [
     "AgentImportError",
     "ApprovalRefusedError",
     "BrokerUnavailableError",
+    "BudgetError",
     "CallDecidedError",
     "CallError",
     "CallKeyReusedError",

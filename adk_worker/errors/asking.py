@@ -24,3 +24,7 @@ class ApprovalRefusedError(AdkError):
         self.run_id = run_id
         self.name = name
         self.stands = stands
+
+
+class BudgetError(AdkError, ValueError):
+    """A limit that cannot be one, or one that is to be raised and is not there; the message says which (P3)."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adk_worker import claim_transitions, events, transitions
+from adk_worker import claim_transitions, events, ledger, transitions
 from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.lease import RunLease
-from adk_worker.memory import asked, claims, history, journal, reading
+from adk_worker.ledger import Closed, Reservation
+from adk_worker.memory import asked, claims, history, journal, ledgers, reading
 from adk_worker.memory.data import MemoryData, RunKey, StoredCheckpoint
 from adk_worker.memory.writing import committed, end_cancelled, state_under, unless_refused
 from adk_worker.outcomes import ToolOutcome
@@ -27,7 +28,7 @@ def take(data: MemoryData, key: RunKey, *, ticket: int, holder: str, ttl: float)
     if moved.verdict is not Verdict.DONE:
         return None
     journal.write(data, key, moved.state, [events.taken(holder, ticket)], at=at)
-    return reading.taken_of(data, key)
+    return reading.taken_of(data, key, limited=ledgers.limited(data, key))
 
 
 def begin(
@@ -72,7 +73,12 @@ def commit(data: MemoryData, lease: RunLease, boundary: Boundary, *, policy: Fle
         policy=policy,
         attention=boundary.attention,
     )
+    charge = boundary.charge
     if moved.verdict is Verdict.REPEATED:
+        if charge is not None:
+            # The account may not have been told yet.
+            made = Reservation(charge.iteration, lease.fence, charge.amount)
+            ledgers.close(data, key, Closed(made, spent=charge.amount))
         return committed(data, key, lease, Verdict.REPEATED)
     unless_refused(moved, lease)
     done = moved.verdict is Verdict.DONE
@@ -91,6 +97,7 @@ def commit(data: MemoryData, lease: RunLease, boundary: Boundary, *, policy: Fle
         history.store(data, key, boundary.segment)
     if boundary.payload is not None:
         data.checkpoints[key] = StoredCheckpoint(boundary.payload, frontier.sequence, frontier.agent)
+    booked = ledger.settle(data.runs[key].ledger, charge, fence=lease.fence, asks=not frontier.calls)
     journal.write(
         data,
         key,
@@ -106,7 +113,9 @@ def commit(data: MemoryData, lease: RunLease, boundary: Boundary, *, policy: Fle
         output_tokens=frontier.usage.output_tokens,
         cost_micros=frontier.cost_micros,
         output=frontier.output,
+        ledger=booked.ledger,
     )
+    ledgers.close(data, key, booked.closed)
     if not done:
         return end_cancelled(data, key, moved.state, at=at, fence=lease.fence)
     if boundary.then is Then.COMPLETE:

@@ -10,7 +10,8 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from adk_worker.claim_transitions import ResumeClaim
 from adk_worker.errors import StaleFenceError
@@ -18,7 +19,10 @@ from adk_worker.fences import check_fence
 from adk_worker.history import StoredSegment
 from adk_worker.lease import QUEUE, RunLease
 from adk_worker.lease_transitions import Holding, LeaseState, StoreTime
+from adk_worker.ledger import Account, Ledger, Reservation
 from adk_worker.transitions import State
+
+T = TypeVar("T")
 
 RunKey = tuple[str, str]
 """(tenant, run id): a pair, never a joined string (T1)."""
@@ -62,6 +66,7 @@ class StoredRun:
     output_tokens: int = 0
     cost_micros: int = 0
     output: str | None = None
+    ledger: Ledger = field(default_factory=Ledger)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,11 @@ class MemoryData:
         self.events: MutableMapping[RunKey, list[StoredEvent]] = defaultdict(list)
         self.approvals: MutableMapping[RunKey, StoredApprovals] = {}
         self.last_sweep: float | None = None
+        self.accounts: MutableMapping[str, Account] = {}
+        self.opened: MutableMapping[RunKey, Reservation] = {}
+        """What is reserved for a run on its tenant's account."""
+        self.waiting: MutableMapping[RunKey, int] = {}
+        """Runs that a tenant's account has turned away, and under which fence they asked."""
 
     def at(self) -> StoreTime:
         """The time of one operation: read once, under the lock."""
@@ -126,6 +136,18 @@ class MemoryData:
     def ends_at(self, key: RunKey, count: int) -> list[str]:
         """The digests of the run's segments that end at message ``count``, the newest last."""
         return [digest for end, digest in self.segments.get(key, {}) if end == count]
+
+    def on_account(self, run: RunKey, work: Callable[[MemoryData], T]) -> T:
+        """Do something to the account of a run's tenant, before the run is written."""
+        return work(self)
+
+    def then_on_account(self, run: RunKey, work: Callable[[MemoryData], object]) -> None:
+        """Do something to the account of a run's tenant, once the run has been written."""
+        work(self)
+
+    def waiting_of(self, tenant: str) -> list[str]:
+        """The ids of the tenant's runs in :attr:`waiting`, in order."""
+        return sorted(run_id for owner, run_id in self.waiting if owner == tenant)
 
     def accept_fence(self, key: RunKey, fence: int | None) -> None:
         """Let a write of a checkpoint or a transcript pass, or refuse it; without a fence it passes (F1, F2).

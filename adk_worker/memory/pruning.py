@@ -32,5 +32,5 @@ def _remove(data: MemoryData, key: RunKey) -> None:
     for name in [name for name, row in data.claims.items() if row.run == key]:
         del data.claims[name]
     del data.runs[key]
-    for table in (data.checkpoints, data.segments, data.events, data.resumes, data.approvals):
+    for table in (data.checkpoints, data.segments, data.events, data.resumes, data.approvals, data.waiting):
         table.pop(key, None)

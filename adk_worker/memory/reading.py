@@ -35,6 +35,7 @@ def run_of(data: MemoryData, key: RunKey) -> Run:
         execution=row.execution,
         usage=Usage(input_tokens=row.input_tokens, output_tokens=row.output_tokens),
         cost_micros=row.cost_micros,
+        ledger=row.ledger,
         output=row.output,
         crashes=state.crashes,
         tries=state.tries,
@@ -48,11 +49,11 @@ def run_of(data: MemoryData, key: RunKey) -> Run:
     )
 
 
-def taken_of(data: MemoryData, key: RunKey) -> Taken:
+def taken_of(data: MemoryData, key: RunKey, *, limited: bool) -> Taken:
     """What a worker that holds the lease reads under it."""
     stored = data.checkpoints.get(key)
     payload = None if stored is None else stored.payload
-    return Taken(as_run_lease(key, data.lease(key)), run_of(data, key), payload)
+    return Taken(as_run_lease(key, data.lease(key)), run_of(data, key), payload, limited)
 
 
 def page(data: MemoryData, where: RunFilter, *, limit: int, after: str | None) -> tuple[Sequence[Run], str | None]:

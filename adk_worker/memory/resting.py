@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adk_worker import claim_transitions, events, refusals, transitions
+from adk_worker import claim_transitions, events, ledger, refusals, transitions
 from adk_worker.actors import Actor
 from adk_worker.errors import RunNotFoundError
 from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim
 from adk_worker.lease import RunLease
-from adk_worker.memory import claims, journal, reading
+from adk_worker.memory import claims, journal, ledgers, reading
 from adk_worker.memory.data import MemoryData, RunKey
 from adk_worker.memory.writing import committed, end_cancelled, state_under, unless_refused
 from adk_worker.runs import Committed, Run, Submitted
@@ -32,25 +32,30 @@ def park(
     parked_on = tuple(claim.key for claim in undecided)
     moved = transitions.park(state, fence=lease.fence, attention=attention, parked_on=parked_on)
     unless_refused(moved, lease)
+    booked = ledger.lost(data.runs[key].ledger, in_flight=False)
     if moved.verdict is Verdict.CANCELLED:
-        return end_cancelled(data, key, moved.state, told, at=at, fence=lease.fence)
+        ledgers.close(data, key, booked.closed)
+        return end_cancelled(data, key, moved.state, told, at=at, fence=lease.fence, ledger=booked.ledger)
     for seen in undecided:
         if not claim_transitions.still_undecided(claims.load(data, (lease.tenant, seen.key)), seen=seen):
             return committed(data, key, lease, Verdict.REFUSED)
     tells = [*told, events.parked(moved.state, detail)]
-    journal.write(data, key, moved.state, tells, at=at, fence=lease.fence, detail=detail)
+    journal.write(data, key, moved.state, tells, at=at, fence=lease.fence, detail=detail, ledger=booked.ledger)
+    ledgers.close(data, key, booked.closed)
     return committed(data, key, lease, Verdict.DONE)
 
 
-def fail(data: MemoryData, lease: RunLease, *, detail: str, told: Sequence[NewEvent]) -> Committed:
+def fail(data: MemoryData, lease: RunLease, *, detail: str, told: Sequence[NewEvent], asked: bool) -> Committed:
     """See :meth:`adk_worker.runs.RunStore.fail`."""
     key, state = state_under(data, lease)
     at = data.at()
     moved = unless_refused(transitions.fail(state, fence=lease.fence), lease)
+    booked = ledger.lost(data.runs[key].ledger, in_flight=asked)
+    ledgers.close(data, key, booked.closed)
     if moved.verdict is Verdict.CANCELLED:
-        return end_cancelled(data, key, moved.state, told, at=at, fence=lease.fence)
+        return end_cancelled(data, key, moved.state, told, at=at, fence=lease.fence, ledger=booked.ledger)
     tells = [*told, events.failed(detail)]
-    journal.write(data, key, moved.state, tells, at=at, fence=lease.fence, detail=detail)
+    journal.write(data, key, moved.state, tells, at=at, fence=lease.fence, detail=detail, ledger=booked.ledger)
     return committed(data, key, lease, Verdict.DONE)
 
 
@@ -63,6 +68,7 @@ def give_back(
     policy: FleetPolicy,
     attention: Attention | None,
     delay: float | None,
+    asked: bool,
 ) -> Committed:
     """See :meth:`adk_worker.runs.RunStore.give_back`."""
     key, state = state_under(data, lease)
@@ -71,15 +77,17 @@ def give_back(
         state, fence=lease.fence, reason=reason, at=at, policy=policy, attention=attention, delay=delay
     )
     unless_refused(moved, lease)
+    booked = ledger.lost(data.runs[key].ledger, in_flight=asked)
+    ledgers.close(data, key, booked.closed)
     if moved.verdict is Verdict.CANCELLED:
-        return end_cancelled(data, key, moved.state, at=at, fence=lease.fence)
+        return end_cancelled(data, key, moved.state, at=at, fence=lease.fence, ledger=booked.ledger)
     if moved.verdict is Verdict.PARKED:
         tells = [events.parked(moved.state, detail)]
     else:
         tells = [events.given_back(moved.state, reason=reason, detail=detail)]
     # A drain says nothing of the run: what came in its way before still does.
     said = data.runs[key].detail if reason is Reason.DRAIN and moved.verdict is Verdict.DONE else detail
-    journal.write(data, key, moved.state, tells, at=at, fence=lease.fence, detail=said)
+    journal.write(data, key, moved.state, tells, at=at, fence=lease.fence, detail=said, ledger=booked.ledger)
     answer = committed(data, key, lease, moved.verdict)
     return answer if reason is Reason.DRAIN else Committed(answer.verdict)
 

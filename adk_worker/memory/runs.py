@@ -13,6 +13,7 @@ from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Claim, Intent, check_claim
 from adk_worker.lease import RunLease, check_holder, check_ttl
 from adk_worker.lease_transitions import Holding, StoreTime
+from adk_worker.ledger import Account, BudgetChange, Ledger, Reservation
 from adk_worker.memory import (
     advancing,
     approving,
@@ -20,6 +21,7 @@ from adk_worker.memory import (
     claims,
     deciding,
     journal,
+    ledgers,
     pruning,
     reading,
     resealing,
@@ -70,7 +72,9 @@ class MemoryRunStore:
         with self._data.lock:
             lease = self._data.lease(key)
             held = lease.holding is Holding.WORKER and lease.holder == holder and not lease.lapsed(self._data.clock())
-            return reading.taken_of(self._data, key) if held and key in self._data.runs else None
+            if not held or key not in self._data.runs:
+                return None
+            return reading.taken_of(self._data, key, limited=ledgers.limited(self._data, key))
 
     async def renew_many(self, leases: Sequence[RunLease], *, ttl_seconds: float) -> Sequence[Renewal]:
         check_ttl(ttl_seconds)
@@ -108,10 +112,12 @@ class MemoryRunStore:
         with self._data.lock:
             return resting.park(self._data, lease, attention=attention, detail=detail, undecided=undecided, told=events)
 
-    async def fail(self, lease: RunLease, *, detail: str, events: Sequence[NewEvent] = ()) -> Committed:
+    async def fail(
+        self, lease: RunLease, *, detail: str, events: Sequence[NewEvent] = (), asked: bool = False
+    ) -> Committed:
         check_run(lease.tenant, lease.run_id)
         with self._data.lock:
-            return resting.fail(self._data, lease, detail=detail, told=events)
+            return resting.fail(self._data, lease, detail=detail, told=events, asked=asked)
 
     async def give_back(
         self,
@@ -122,11 +128,19 @@ class MemoryRunStore:
         policy: FleetPolicy,
         attention: Attention | None = None,
         delay: float | None = None,
+        asked: bool = False,
     ) -> Committed:
         check_run(lease.tenant, lease.run_id)
         with self._data.lock:
             return resting.give_back(
-                self._data, lease, reason=reason, detail=detail, policy=policy, attention=attention, delay=delay
+                self._data,
+                lease,
+                reason=reason,
+                detail=detail,
+                policy=policy,
+                attention=attention,
+                delay=delay,
+                asked=asked,
             )
 
     async def settle(self, lease: RunLease, claim: Claim, outcome: ToolOutcome, *, by: str) -> Claim:
@@ -191,6 +205,35 @@ class MemoryRunStore:
         check_claim(tenant, claim.key, claim.owner)
         with self._data.lock:
             return deciding.decide_of_run(self._data, key, claim, asked, policy=policy)
+
+    async def reserve(self, lease: RunLease, asked: Reservation) -> Committed:
+        check_run(lease.tenant, lease.run_id)
+        with self._data.lock:
+            return ledgers.reserve(self._data, lease, asked)
+
+    async def change_budget(
+        self, run_id: str, *, tenant: str, change: BudgetChange, by: Actor, policy: FleetPolicy
+    ) -> Submitted:
+        key = check_run(tenant, run_id)
+        with self._data.lock:
+            return ledgers.change_budget(self._data, key, change=change, by=by, policy=policy)
+
+    async def account(self, tenant: str) -> Account | None:
+        check_name(tenant, what="tenant")
+        with self._data.lock:
+            return self._data.accounts.get(tenant)
+
+    async def change_account(self, tenant: str, *, change: BudgetChange, by: Actor) -> Account:
+        check_name(tenant, what="tenant")
+        with self._data.lock:
+            return ledgers.change_account(self._data, tenant, change=change, by=by)
+
+    async def requeue_over_budget(
+        self, tenant: str, *, by: Actor, policy: FleetPolicy, limit: int, after: str | None = None
+    ) -> tuple[Sequence[Submitted], str | None]:
+        check_name(tenant, what="tenant")
+        with self._data.lock:
+            return ledgers.requeue_over_budget(self._data, tenant, by=by, policy=policy, limit=limit, after=after)
 
     async def get(self, run_id: str, *, tenant: str) -> Run | None:
         key = check_run(tenant, run_id)
@@ -260,7 +303,15 @@ class MemoryRunStore:
         at = data.at()
         state = transitions.submit(at=at, policy=policy, fence=data.lease(key).fence)
         said = {"agent": asked.agent, "input": asked.input, "metadata": asked.metadata, "masks": asked.masks}
-        data.runs[key] = StoredRun(canonical_json(said), state, data.next_number(), asked.revision, at.now, at.now)
+        data.runs[key] = StoredRun(
+            canonical_json(said),
+            state,
+            data.next_number(),
+            asked.revision,
+            at.now,
+            at.now,
+            ledger=Ledger(limits=asked.budget),
+        )
         journal.write(data, key, state, [events.submitted(asked.agent)], at=at)
         return Submitted(reading.run_of(data, key), state.lease.fence)
 

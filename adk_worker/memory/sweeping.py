@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adk_worker import events, transitions
+from adk_worker import events, ledger, transitions
 from adk_worker.lease import RunLease
 from adk_worker.lease_transitions import Holding
 from adk_worker.liveness import of_host
-from adk_worker.memory import journal
+from adk_worker.memory import journal, ledgers
 from adk_worker.memory.data import MemoryData, RunKey, as_run_lease
 from adk_worker.memory.writing import end_cancelled
 from adk_worker.runs import Dispatch, Reaped
@@ -55,13 +55,18 @@ def reap(
     told = events.reaped(before, moved.state, moved.verdict, known_dead=known_dead)
     tenant, run_id = key
     dispatch = None
+    # A worker that is gone may have been in a model call; the queue makes none.
+    in_flight = None if before.lease.holding is Holding.WORKER else data.runs[key].ledger.reserved is not None
+    booked = ledger.lost(data.runs[key].ledger, in_flight=in_flight)
+    ledgers.close(data, key, booked.closed)
     match moved.verdict:
         case Verdict.CANCELLED:
-            end_cancelled(data, key, moved.state, told, at=at)
+            end_cancelled(data, key, moved.state, told, at=at, ledger=booked.ledger)
         case Verdict.PARKED:
-            journal.write(data, key, moved.state, told, at=at, detail=events.parked_detail(moved.state))
+            detail = events.parked_detail(moved.state)
+            journal.write(data, key, moved.state, told, at=at, detail=detail, ledger=booked.ledger)
         case _:
-            journal.write(data, key, moved.state, told, at=at)
+            journal.write(data, key, moved.state, told, at=at, ledger=booked.ledger)
             recovery = before.lease.holding is Holding.WORKER
             dispatch = Dispatch(tenant, run_id, moved.state.lease.fence, recovery)
     return Reaped(tenant, run_id, before.lease.holding, moved.verdict, dispatch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from adk_worker import events
 from adk_worker.events import NewEvent
@@ -52,10 +53,11 @@ def end_cancelled(
     *,
     at: StoreTime,
     fence: int | None = None,
+    **columns: Any,
 ) -> Committed:
     """Write the end of a run for which a cancel was requested; ``told`` comes before it (P2)."""
     if journal.state_of(data, key).phase is Phase.WAITING_APPROVAL:
         asked.withdraw(data, key, at=at)
-    journal.write(data, key, state, [*told, events.cancelled()], at=at, fence=fence, detail=None)
+    journal.write(data, key, state, [*told, events.cancelled()], at=at, fence=fence, detail=None, **columns)
     claims.forget_if_decided(data, key)
     return Committed(Verdict.CANCELLED)

@@ -55,6 +55,7 @@ def upgrade() -> None:
         sa.Column("usage", sa.Text(), nullable=False),
         sa.Column("cost_micros", sa.BigInteger(), nullable=False),
         sa.Column("output", sa.Text()),
+        sa.Column("ledger", sa.Text(), nullable=False),
         sa.Column("crashes", sa.Integer(), nullable=False),
         sa.Column("tries", sa.Integer(), nullable=False),
         sa.Column("cancel_requested", sa.Boolean(), nullable=False),
@@ -157,6 +158,23 @@ def upgrade() -> None:
     )
 
     op.create_table(
+        "adk_accounts",
+        sa.Column("tenant", name(), nullable=False),
+        sa.Column("limit_tokens", sa.BigInteger()),
+        sa.Column("limit_cost_micros", sa.BigInteger()),
+        sa.Column("spent_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("spent_cost_micros", sa.BigInteger(), nullable=False),
+        sa.Column("reserved_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("reserved_cost_micros", sa.BigInteger(), nullable=False),
+        sa.Column("unaccounted_calls", sa.BigInteger(), nullable=False),
+        sa.Column("unaccounted_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("unaccounted_cost_micros", sa.BigInteger(), nullable=False),
+        sa.Column("changes", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", name="adk_accounts_pkey"),
+        postgresql_with={"fillfactor": 70},
+    )
+
+    op.create_table(
         "adk_resume_claims",
         sa.Column("tenant", name(), nullable=False),
         sa.Column("run_id", name(), nullable=False),
@@ -201,6 +219,7 @@ def downgrade() -> None:
         "adk_resume_claims",
         "adk_grants",
         "adk_approvals",
+        "adk_accounts",
         "adk_claims",
         "adk_fences",
         "adk_checkpoints",

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Generic, TypeVar, cast
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from adk_worker.claim_transitions import ResumeClaim
 from adk_worker.errors import CheckpointTooLargeError, ValueTooLargeError
 from adk_worker.history import StoredSegment
 from adk_worker.lease_transitions import LeaseState, StoreTime
+from adk_worker.ledger import Account, Reservation
 from adk_worker.memory.data import (
     ClaimKey,
     MemoryData,
@@ -27,12 +29,13 @@ from adk_worker.memory.data import (
 )
 from stores.redis import rows
 from stores.redis.indexes import expire, index, unindex
-from stores.redis.keys import bucket_of_claim, bucket_of_run
+from stores.redis.keys import bucket_of_claim, bucket_of_run, bucket_of_tenant, member, run_of
 from stores.redis.target import RedisOptions
 from stores.redis.transaction import Applied, Transaction
 
 K = TypeVar("K")
 V = TypeVar("V")
+S = TypeVar("S")
 
 _ANOTHERS: Final = "the key is of another run than the lease: a run's calls have the keys that call_key makes"
 
@@ -111,15 +114,38 @@ class _Transcripts(dict[RunKey, MutableMapping[tuple[int, str], StoredSegment]])
         return self[key]
 
 
-class RunData(MemoryData):
-    """The rows of one bucket, in one transaction. ``number`` gives the next number of a run."""
+class Around(Protocol):
+    """What the rows of one transaction need of the server beside it."""
 
-    def __init__(self, transaction: Transaction, options: RedisOptions, *, number: Callable[[], int]) -> None:
+    def next_number(self) -> int:
+        """The number of the next run."""
+        ...
+
+    def transact(self, bucket: int, work: Callable[[RunData], S]) -> S:
+        """Carry out another transaction."""
+        ...
+
+    def fields(self, key: str) -> Sequence[str]:
+        """The names of a hash's fields."""
+        ...
+
+
+class RunData(MemoryData):
+    """The rows of one bucket, in one transaction."""
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        options: RedisOptions,
+        *,
+        around: Around,
+    ) -> None:
         super().__init__(clock=lambda: transaction.now)
         self._tx = transaction
         self._keys = transaction.keys
         self._options = options
-        self._number = number
+        self._around = around
+        self._then: list[tuple[RunKey, Callable[[MemoryData], object]]] = []
         self._touched: set[RunKey] = set()
         self._begun: dict[RunKey, int] = {}
         self.leases: _Rows[RunKey, LeaseState] = _Rows(lambda run: rows.lease_of(self._row(run)))
@@ -131,6 +157,9 @@ class RunData(MemoryData):
         self.approvals: _Rows[RunKey, StoredApprovals] = _Rows(self._approvals)
         self.segments = _Transcripts(lambda run: _Rows(lambda end: self._segment(run, end)))
         self.events = _Lists()
+        self.accounts: _Rows[str, Account] = _Rows(self._account)
+        self.opened: _Rows[RunKey, Reservation] = _Rows(self._opened)
+        self.waiting: _Rows[RunKey, int] = _Rows(self._waiting)
 
     def at(self) -> StoreTime:
         return StoreTime(self._tx.now, self._tx.epoch)
@@ -140,7 +169,7 @@ class RunData(MemoryData):
         return made or self._tx.row(self._keys.run(key), [rows.SUBMITTED])[rows.SUBMITTED] or ""
 
     def next_number(self) -> int:
-        return self._number()
+        return self._around.next_number()
 
     def claims_of(self, key: RunKey) -> Iterable[StoredClaim]:
         names = [(key[0], name) for name in self._tx.names(self._keys.claims(key))]
@@ -169,6 +198,32 @@ class RunData(MemoryData):
         wanted |= {self._keys.claim(claim): rows.CLAIM for claim in here}
         wanted |= {self._keys.checkpoint(self._here(run)): rows.CHECKPOINT for run in checkpoints}
         self._tx.look(wanted)
+
+    def on_account(self, run: RunKey, work: Callable[[MemoryData], S]) -> S:
+        """See the base. It is a transaction of its own, which stands whatever becomes of this one."""
+        return self._around.transact(bucket_of_tenant(run[0]), partial(_looking_at_account, run=run, work=work))
+
+    def then_on_account(self, run: RunKey, work: Callable[[MemoryData], object]) -> None:
+        self._then.append((run, work))
+
+    def follow(self) -> None:
+        """Tell accounts what has come of this transaction, which is through."""
+        for run, work in self._then:
+            self.on_account(run, work)
+
+    def waiting_of(self, tenant: str) -> list[str]:
+        return sorted(run_of(name)[1] for name in self._around.fields(self._keys.waiting(tenant)))
+
+    def look_at_account(self, run: RunKey) -> None:
+        """Read the account of a run's tenant together with what it has of the run."""
+        keys, (tenant, _) = self._keys, run
+        self._tx.look(
+            {
+                keys.account(tenant): rows.ACCOUNT_ROW,
+                keys.opened(tenant): [member(run)],
+                keys.waiting(tenant): [member(run)],
+            }
+        )
 
     def touch(self, run: RunKey) -> None:
         """Have the run's row stamped anew: nothing can be written any more that rests on how it was before."""
@@ -210,6 +265,7 @@ class RunData(MemoryData):
             self._write_segments(run, cast("_Rows[tuple[int, str], StoredSegment]", segments))
         for run in self.approvals.written:
             self._write_approvals(run)
+        self._write_accounts()
         for run in self.resumes.written:
             self.resumes.before(run)
             claimed = self.resumes.now(run)
@@ -264,6 +320,26 @@ class RunData(MemoryData):
             self._begun[now.run] = begun + 1
             self._touched.add(now.run)
             self._tx.add("ZADD", self._keys.claims(now.run), str(begun + 1), claim[1])
+
+    def _write_accounts(self) -> None:
+        keys = self._keys
+        noted = [tenant for tenant, _ in (*self.opened.written, *self.waiting.written)]
+        for tenant in dict.fromkeys([*self.accounts.written, *noted]):
+            account = self.accounts.now(tenant)
+            if account is not None:
+                self._replace(keys.account(tenant), rows.account_fields(account), row=True)
+        for run in self.opened.written:
+            opened = self.opened.now(run)
+            self._set_field(keys.opened(run[0]), run, None if opened is None else rows.reservation_text(opened))
+        for run in self.waiting.written:
+            fence = self.waiting.now(run)
+            self._set_field(keys.waiting(run[0]), run, None if fence is None else str(fence))
+
+    def _set_field(self, key: str, run: RunKey, value: str | None) -> None:
+        if value is None:
+            self._tx.remove("HDEL", key, member(run))
+        else:
+            self._tx.add("HSET", key, member(run), value)
 
     def _write_checkpoint(self, run: RunKey) -> None:
         frontier = self.checkpoints.now(run)
@@ -321,6 +397,18 @@ class RunData(MemoryData):
     def _resume(self, run: RunKey) -> ResumeClaim | None:
         return rows.resume_of(self._tx.row(self._keys.resume(self._here(run)), rows.RESUME))
 
+    def _account(self, tenant: str) -> Account | None:
+        return rows.account_of(self._tx.row(self._keys.account(tenant), rows.ACCOUNT_ROW))
+
+    def _opened(self, run: RunKey) -> Reservation | None:
+        field = member(run)
+        return rows.reservation_of(self._tx.row(self._keys.opened(run[0]), [field])[field])
+
+    def _waiting(self, run: RunKey) -> int | None:
+        field = member(run)
+        fence = self._tx.row(self._keys.waiting(run[0]), [field])[field]
+        return None if fence is None else int(fence)
+
     def _segment(self, run: RunKey, end: tuple[int, str]) -> StoredSegment | None:
         field = rows.segment_field(end)
         value = self._tx.row(self._keys.transcript(self._here(run)), [field])[field]
@@ -330,6 +418,11 @@ class RunData(MemoryData):
         if bucket_of_run(run) != self._tx.bucket:
             raise AssertionError(f"bucket {self._tx.bucket} is asked for a run that is in {bucket_of_run(run)}")
         return run
+
+
+def _looking_at_account(data: RunData, run: RunKey, work: Callable[[MemoryData], S]) -> S:
+    data.look_at_account(run)
+    return work(data)
 
 
 def _flat(fields: Mapping[str, str]) -> list[str]:

@@ -42,6 +42,11 @@ def bucket_of_claim(claim: ClaimKey) -> int:
     return int(part, 16) % BUCKETS
 
 
+def bucket_of_tenant(tenant: str) -> int:
+    """Where a tenant's account is: elsewhere, as a rule, than its runs."""
+    return int(hashlib.sha256(canonical_json([tenant]).encode()).hexdigest()[:8], 16) % BUCKETS
+
+
 def member(run: RunKey) -> str:
     """A run's name in an index, and in its keys."""
     return _joined(run)
@@ -121,6 +126,21 @@ class Keys:
         ``due`` is when the first request that waits for an answer is over.
         """
         return f"{self._tag}:approvals:{_joined(run)}"
+
+    def account(self, tenant: str) -> str:
+        """Hash: what a tenant may spend and what its runs have, as JSON in ``body``, and a ``stamp`` of its own.
+
+        Every write of the two that follow stamps it.
+        """
+        return f"{self._tag}:account:{_joined([tenant])}"
+
+    def opened(self, tenant: str) -> str:
+        """Hash: by run, what is reserved for it on the tenant's account, as JSON."""
+        return f"{self._tag}:opened:{_joined([tenant])}"
+
+    def waiting(self, tenant: str) -> str:
+        """Hash: by run, the fence under which it was last turned away by the tenant's account."""
+        return f"{self._tag}:waiting:{_joined([tenant])}"
 
     def resume(self, run: RunKey) -> str:
         """Hash: who resumes the run (I9), ``owner``, ``fence``, ``expires_at``, and a ``stamp`` of its own."""

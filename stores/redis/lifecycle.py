@@ -21,7 +21,7 @@ _MENDED: Final = (
 
 
 class RedisLifecycle:
-    """A :class:`~adk_worker.runs.Lifecycle` of a Redis."""
+    """A :class:`~adk_worker.lifecycle.Lifecycle` of a Redis."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -35,7 +35,7 @@ class RedisLifecycle:
         await self._server.run(verify)
 
     async def risks(self) -> Sequence[str]:
-        """See :class:`~adk_worker.runs.TellsRisks`."""
+        """See :class:`~adk_worker.lifecycle.TellsRisks`."""
         return await self._server.run(lambda process: [f"{facts.name}: {risk}" for facts, risk in _risks(process)])
 
     async def bump_epoch(self) -> int:
@@ -79,7 +79,7 @@ def _risks(process: Process) -> Sequence[tuple[Facts, str]]:
 
 
 def bump_epoch(process: Process) -> int:
-    """See :meth:`adk_worker.runs.Lifecycle.bump_epoch`.
+    """See :meth:`adk_worker.lifecycle.Lifecycle.bump_epoch`.
 
     One bucket decides which number it is, so that two at once get two. The others follow. Every write compares its
     bucket's epoch with the one that it has read, so that no fence of an epoch before is given in it afterwards.

@@ -14,6 +14,7 @@ from adk_worker.claim_transitions import ResumeClaim
 from adk_worker.events import Event
 from adk_worker.history import StoredSegment
 from adk_worker.lease_transitions import Holding, LeaseState
+from adk_worker.ledger import ACCOUNT, LEDGER, RESERVATION, Account, Reservation
 from adk_worker.memory.data import StoredApprovals, StoredCheckpoint, StoredClaim, StoredEvent, StoredRun
 from adk_worker.messages import canonical_json
 from adk_worker.transitions import Attention, Phase, State
@@ -49,6 +50,7 @@ _SAID: Final = (
     "output_tokens",
     "cost_micros",
     "output",
+    "ledger",
 )
 
 RUN: Final = (STAMP, *_LEASE, *_STATE, *_SAID, "seen", "begun")
@@ -64,6 +66,7 @@ SUBMITTED_RUN: Final = (*_STATE, *_SAID, SUBMITTED)
 CLAIM: Final = (STAMP, "body", "run")
 CHECKPOINT: Final = ("payload", "sequence", "agent")
 APPROVALS: Final = (STAMP, "body", "due")
+ACCOUNT_ROW: Final = (STAMP, "body")
 RESUME: Final = (STAMP, "owner", "fence", "expires_at")
 
 
@@ -127,6 +130,7 @@ def run_row(row: Fields) -> StoredRun | None:
         output_tokens=_number(row, "output_tokens"),
         cost_micros=_number(row, "cost_micros"),
         output=_json(row, "output"),
+        ledger=LEDGER.validate_json(_text(row, "ledger")),
     )
 
 
@@ -154,6 +158,7 @@ def run_fields(run: StoredRun) -> dict[str, str]:
         "output_tokens": str(run.output_tokens),
         "cost_micros": str(run.cost_micros),
         "output": canonical_json(run.output),
+        "ledger": canonical_json(LEDGER.dump_python(run.ledger, mode="json", exclude_defaults=True)),
     }
 
 
@@ -203,6 +208,26 @@ def resume_fields(claim: ResumeClaim) -> dict[str, str]:
     """The fields of the hash of a resume's claim."""
     owner, fence = canonical_json(claim.owner), canonical_json(claim.fence)
     return {"owner": owner, "fence": fence, "expires_at": repr(claim.expires_at)}
+
+
+def account_of(row: Fields) -> Account | None:
+    """The account in its hash."""
+    return None if row["body"] is None else ACCOUNT.validate_json(row["body"])
+
+
+def account_fields(account: Account) -> dict[str, str]:
+    """The fields of an account's hash."""
+    return {"body": canonical_json(ACCOUNT.dump_python(account, mode="json", exclude_defaults=True))}
+
+
+def reservation_text(reservation: Reservation) -> str:
+    """A reservation on an account, as its field holds it."""
+    return canonical_json(RESERVATION.dump_python(reservation, mode="json", exclude_defaults=True))
+
+
+def reservation_of(text: str | None) -> Reservation | None:
+    """Read :func:`reservation_text` back."""
+    return None if text is None else RESERVATION.validate_json(text)
 
 
 def segment_field(end: tuple[int, str]) -> str:

@@ -14,6 +14,7 @@ from adk_worker.events import Event, NewEvent
 from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Claim, Intent, check_claim
 from adk_worker.lease import RunLease, check_ttl
+from adk_worker.ledger import Account, BudgetChange, Reservation
 from adk_worker.memory import MemoryRunStore
 from adk_worker.memory.data import RunKey
 from adk_worker.memory.reading import number_of
@@ -24,9 +25,9 @@ from adk_worker.resealing import Reseal
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, Submitted, Sweep, Taken
 from adk_worker.settlement import Settled, Settlement
 from adk_worker.transitions import Attention, FleetPolicy, Reason
-from stores.redis import pruning, reading, sweeping
+from stores.redis import accounts, pruning, reading, sweeping
 from stores.redis.data import RunData
-from stores.redis.keys import bucket_of_run
+from stores.redis.keys import bucket_of_run, bucket_of_tenant
 from stores.redis.reference import at_once
 from stores.redis.server import Process, Server
 
@@ -128,8 +129,10 @@ class RedisRunStore:
             calls=(claim.key for claim in undecided),
         )
 
-    async def fail(self, lease: RunLease, *, detail: str, events: Sequence[NewEvent] = ()) -> Committed:
-        return await self._under(lease, lambda runs: runs.fail(lease, detail=detail, events=events))
+    async def fail(
+        self, lease: RunLease, *, detail: str, events: Sequence[NewEvent] = (), asked: bool = False
+    ) -> Committed:
+        return await self._under(lease, lambda runs: runs.fail(lease, detail=detail, events=events, asked=asked))
 
     async def give_back(
         self,
@@ -140,11 +143,18 @@ class RedisRunStore:
         policy: FleetPolicy,
         attention: Attention | None = None,
         delay: float | None = None,
+        asked: bool = False,
     ) -> Committed:
         return await self._under(
             lease,
             lambda runs: runs.give_back(
-                lease, reason=reason, detail=detail, policy=policy, attention=attention, delay=delay
+                lease,
+                reason=reason,
+                detail=detail,
+                policy=policy,
+                attention=attention,
+                delay=delay,
+                asked=asked,
             ),
         )
 
@@ -193,6 +203,37 @@ class RedisRunStore:
         return await self._read_whole(
             check_run(tenant, run_id),
             lambda runs: runs.decide(run_id, tenant=tenant, claim=claim, asked=asked, policy=policy),
+        )
+
+    async def reserve(self, lease: RunLease, asked: Reservation) -> Committed:
+        return await self._under(lease, lambda runs: runs.reserve(lease, asked))
+
+    async def change_budget(
+        self, run_id: str, *, tenant: str, change: BudgetChange, by: Actor, policy: FleetPolicy
+    ) -> Submitted:
+        return await self._read_whole(
+            check_run(tenant, run_id),
+            lambda runs: runs.change_budget(run_id, tenant=tenant, change=change, by=by, policy=policy),
+        )
+
+    async def account(self, tenant: str) -> Account | None:
+        """See the protocol. A reservation whose worker is gone is shown as unaccounted, told or not."""
+        check_name(tenant, what="tenant")
+        return await self._server.run(lambda process: accounts.read(process, tenant))
+
+    async def change_account(self, tenant: str, *, change: BudgetChange, by: Actor) -> Account:
+        check_name(tenant, what="tenant")
+        return await self._server.write(
+            bucket_of_tenant(tenant),
+            lambda data: at_once(MemoryRunStore(data).change_account(tenant, change=change, by=by)),
+        )
+
+    async def requeue_over_budget(
+        self, tenant: str, *, by: Actor, policy: FleetPolicy, limit: int, after: str | None = None
+    ) -> tuple[Sequence[Submitted], str | None]:
+        check_name(tenant, what="tenant")
+        return await self._server.run(
+            lambda process: accounts.requeue(process, tenant, by=by, policy=policy, limit=limit, after=after)
         )
 
     async def get(self, run_id: str, *, tenant: str) -> Run | None:

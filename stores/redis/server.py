@@ -131,14 +131,26 @@ class Process:
         """See :meth:`Server.write`."""
         for _ in range(_TIMES):
             transaction = Transaction(self, bucket)
-            data = RunData(transaction, self.options, number=self.next_number)
+            data = RunData(transaction, self.options, around=self)
             result = work(data)
             match data.flush():
                 case Applied.DONE:
+                    self._follow(data)
                     return result
                 case Applied.MOVED:
                     continue
         raise StoreUnavailableError(store=self.store, reason=f"others have overtaken one write {_TIMES} times")
+
+    def _follow(self, data: RunData) -> None:
+        try:
+            data.follow()
+        except StoreUnavailableError as error:
+            raise CommitUnknownError(store=self.store, reason=error.reason) from error
+
+    def fields(self, key: str) -> Sequence[str]:
+        """The names of a hash's fields."""
+        found: Sequence[str] = self.ask(lambda client: client.hkeys(key), reading=True)
+        return found
 
     def call(self, script: str, keys: Sequence[str], arguments: Sequence[str | int | float] = ()) -> Any:
         """Run a script. A read is sent once more where its connection turned out to be dead."""

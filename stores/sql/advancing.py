@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
-from adk_worker import claim_transitions, events, transitions
+from adk_worker import claim_transitions, events, ledger, transitions
 from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.lease import RunLease
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Boundary, Committed, Taken
 from adk_worker.transitions import FleetPolicy, State, Then, Verdict
-from stores.sql import asked, checkpoints, claim_rows, history, journal
+from stores.sql import accounts, asked, checkpoints, claim_rows, history, journal
 from stores.sql.locks import LockedRun, lock_run
-from stores.sql.rows import run_lease
+from stores.sql.rows import ledger_column, run_lease
 from stores.sql.writing import committed, end_cancelled, run_under, unless_refused
+
+_FOUND: Final = select(checkpoints.PAYLOAD.scalar_subquery().label("payload"), accounts.HAS_LIMITS.label("limited"))
+"""What a worker needs to know besides its run's row."""
 
 
 def take(tx: Connection, tenant: str, run_id: str, *, ticket: int, holder: str, ttl: float) -> Taken | None:
@@ -48,8 +52,9 @@ def held_by(tx: Connection, tenant: str, run_id: str, *, holder: str) -> Taken |
 
 def _taken(tx: Connection, run: LockedRun, state: State) -> Taken:
     # A statement of its own, after the lock is held: what the holder before has written is in it.
-    payload = checkpoints.payload_of(tx, run.tenant, run.run_id)
-    return Taken(run_lease(run.tenant, run.run_id, state.lease), run.view(state), payload)
+    found = tx.execute(_FOUND, {"for_tenant": run.tenant, "for_run": run.run_id}).one()
+    limited = run.ledger.limits.limited or bool(found.limited)
+    return Taken(run_lease(run.tenant, run.run_id, state.lease), run.view(state), found.payload, limited)
 
 
 def begin(
@@ -90,6 +95,7 @@ def commit(tx: Connection, lease: RunLease, boundary: Boundary, *, policy: Fleet
     unless_refused(moved, lease)
     done = moved.verdict is Verdict.DONE
     bound = asked.bound(tx, run, boundary, done=done)
+    booked = ledger.settle(run.ledger, boundary.charge, fence=lease.fence, asks=not frontier.calls)
     _record(tx, run, boundary.settled)
     if boundary.segment is not None:
         history.store(tx, lease.tenant, boundary.segment)
@@ -104,15 +110,19 @@ def commit(tx: Connection, lease: RunLease, boundary: Boundary, *, policy: Fleet
         "usage": frontier.usage.model_dump(mode="json"),
         "cost_micros": frontier.cost_micros,
         "output": frontier.output,
+        "ledger": ledger_column(booked.ledger),
     }
     if not done:
-        return end_cancelled(tx, run, moved.state, boundary.events, fence=lease.fence, **said)
+        ended = end_cancelled(tx, run, moved.state, boundary.events, fence=lease.fence, **said)
+        accounts.close(tx, run.tenant, booked.closed)
+        return ended
     told = [*boundary.events, *_rest(moved.state, boundary)]
     detail = boundary.detail
     if bound is not None:
         told += map(events.approval_requested, bound.new)
         detail = bound.approvals.waiting_on or detail
     journal.write(tx, run, moved.state, told, fence=lease.fence, detail=detail, **said)
+    accounts.close(tx, run.tenant, booked.closed)
     return committed(lease, moved.state, Verdict.DONE)
 
 

@@ -18,10 +18,11 @@ from stores.sql.schema import checkpoints, fences, runs
 _THIS = (checkpoints.c.tenant == bindparam("for_tenant")) & (checkpoints.c.run_id == bindparam("for_run"))
 _THIS_RUN = (runs.c.tenant == bindparam("for_tenant")) & (runs.c.run_id == bindparam("for_run"))
 
-_PAYLOAD: Final = select(checkpoints.c.payload).where(_THIS)
+PAYLOAD: Final = select(checkpoints.c.payload).where(_THIS)
+"""The frontier of the run ``for_run`` of ``for_tenant``, not decoded."""
 # The run's mark along with it, in one statement, also where there is only one of the two.
 _LATEST: Final = select(
-    _PAYLOAD.scalar_subquery().label("payload"),
+    PAYLOAD.scalar_subquery().label("payload"),
     select(checkpoints.c.sequence).where(_THIS).scalar_subquery().label("sequence"),
     select(runs.c.behind).where(_THIS_RUN).scalar_subquery().label("behind"),
 )
@@ -89,7 +90,7 @@ def put(tx: Connection, checkpoint: Checkpoint, payload: str) -> None:
 
 def payload_of(tx: Connection, tenant: str, run_id: str) -> str | None:
     """The stored frontier, not decoded."""
-    payload: str | None = tx.execute(_PAYLOAD, {"for_tenant": tenant, "for_run": run_id}).scalar_one_or_none()
+    payload: str | None = tx.execute(PAYLOAD, {"for_tenant": tenant, "for_run": run_id}).scalar_one_or_none()
     return payload
 
 

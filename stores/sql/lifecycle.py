@@ -28,7 +28,7 @@ _RAISE: Final = (
 
 
 class SqlLifecycle:
-    """A :class:`~adk_worker.runs.Lifecycle` of a database."""
+    """A :class:`~adk_worker.lifecycle.Lifecycle` of a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -45,7 +45,7 @@ class SqlLifecycle:
         return (None, self._database.mark) if row is None else (row.version, getattr(row, "mark", None))
 
     async def differences(self) -> Sequence[str]:
-        """See :class:`~adk_worker.runs.ComparesSchema`."""
+        """See :class:`~adk_worker.lifecycle.ComparesSchema`."""
         from stores.sql.migrate import differences  # noqa: PLC0415 - Alembic, for those alone who ask
 
         return await self._database.write(differences)

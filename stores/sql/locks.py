@@ -3,6 +3,10 @@
 A lease's row is its run's lock: every operation on a run locks that row first, and reads and writes everything else
 while it has it. So operations on one run come one after the other, and none of them waits for another in a circle.
 
+The order, which every transaction keeps to: the leases' rows (several only where none is waited for), the claims' in
+the order of their keys, a tenant's account last, several in the order of tenants. Nobody who has an account locked
+locks anything else.
+
 Each statement here locks in an inner part and reads the clock in its outer part, so after the wait (L1). And it locks
 *all* rows that it returns: PostgreSQL gives a statement that waited the newest version of the rows that it locked, and
 of every other row the version from before the wait.
@@ -16,11 +20,12 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, bindparam, select
 
 from adk_worker.lease_transitions import LeaseState, StoreTime
+from adk_worker.ledger import Ledger
 from adk_worker.runs import Run
 from adk_worker.transitions import State
 from stores.sql import schema
 from stores.sql.dialects import store_clock
-from stores.sql.rows import Columns, lease_state, run_of, run_state
+from stores.sql.rows import Columns, lease_state, ledger_of, run_of, run_state
 
 EPOCH: Final = select(schema.schema_row.c.epoch).scalar_subquery()
 """The store's epoch. It needs no lock: raising it waits for all who have locked a lease, and they wait for it."""
@@ -70,6 +75,11 @@ class LockedRun:
     state: State
     at: StoreTime
     row: Columns
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the run may spend, and what it has."""
+        return ledger_of(self.row)
 
     def view(self, state: State | None = None, **changed: Any) -> Run:
         """The run as callers see it, in ``state`` if that has been written since, as ``changed`` columns have."""

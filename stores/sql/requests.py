@@ -10,13 +10,14 @@ from adk_worker import events, refusals, submission, transitions
 from adk_worker.actors import Actor
 from adk_worker.errors import RunExistsError, RunNotFoundError
 from adk_worker.lease_transitions import Holding, LeaseState, StoreTime
+from adk_worker.ledger import Ledger
 from adk_worker.messages import Usage
 from adk_worker.runs import NewRun, Run, Submitted
 from adk_worker.transitions import FleetPolicy, Phase, State, Verdict
 from stores.sql import journal
 from stores.sql.dialects import PerDialect, run_number
 from stores.sql.locks import LockedRun, lock_lease, lock_run
-from stores.sql.rows import lease_columns, state_columns
+from stores.sql.rows import lease_columns, ledger_column, state_columns
 from stores.sql.schema import checkpoints, leases, runs
 from stores.sql.writing import end_cancelled
 
@@ -65,6 +66,7 @@ def _create(tx: Connection, new: NewRun, state: State, at: StoreTime) -> Run:
         "usage": Usage().model_dump(mode="json"),
         "cost_micros": 0,
         "output": None,
+        "ledger": ledger_column(Ledger(limits=new.budget)),
         "created_at": at.now,
         "updated_at": at.now,
         **state_columns(state),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from adk_worker import claim_transitions, events, transitions
+from adk_worker import claim_transitions, events, ledger, transitions
 from adk_worker.errors import ClaimOwnerError
 from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim
@@ -14,8 +14,9 @@ from adk_worker.lease import RunLease
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Committed
 from adk_worker.transitions import Attention, FleetPolicy, Reason, Verdict
-from stores.sql import claim_rows, journal
+from stores.sql import accounts, claim_rows, journal
 from stores.sql.locks import database_time
+from stores.sql.rows import ledger_column
 from stores.sql.writing import committed, end_cancelled, run_under, unless_refused, writable_under
 
 
@@ -33,8 +34,12 @@ def park(
     parked_on = tuple(claim.key for claim in undecided)
     moved = transitions.park(run.state, fence=lease.fence, attention=attention, parked_on=parked_on)
     unless_refused(moved, lease)
+    booked = ledger.lost(run.ledger, in_flight=False)
+    kept = ledger_column(booked.ledger)
     if moved.verdict is Verdict.CANCELLED:
-        return end_cancelled(tx, run, moved.state, told, fence=lease.fence)
+        ended = end_cancelled(tx, run, moved.state, told, fence=lease.fence, ledger=kept)
+        accounts.close(tx, run.tenant, booked.closed)
+        return ended
     # Locked until the run is parked: an outcome comes in before this, and is seen, or after, and heals.
     stored = claim_rows.lock(tx, lease.tenant, parked_on)
     for seen in undecided:
@@ -42,17 +47,24 @@ def park(
         if not claim_transitions.still_undecided(row.claim if row else None, seen=seen):
             return committed(lease, run.state, Verdict.REFUSED)
     tells = [*told, events.parked(moved.state, detail)]
-    journal.write(tx, run, moved.state, tells, fence=lease.fence, detail=detail)
+    journal.write(tx, run, moved.state, tells, fence=lease.fence, detail=detail, ledger=kept)
+    accounts.close(tx, run.tenant, booked.closed)
     return committed(lease, moved.state, Verdict.DONE)
 
 
-def fail(tx: Connection, lease: RunLease, *, detail: str, told: Sequence[NewEvent]) -> Committed:
+def fail(tx: Connection, lease: RunLease, *, detail: str, told: Sequence[NewEvent], asked: bool) -> Committed:
     """See :meth:`adk_worker.runs.RunStore.fail`."""
     run = run_under(tx, lease)
     moved = unless_refused(transitions.fail(run.state, fence=lease.fence), lease)
+    booked = ledger.lost(run.ledger, in_flight=asked)
+    kept = ledger_column(booked.ledger)
     if moved.verdict is Verdict.CANCELLED:
-        return end_cancelled(tx, run, moved.state, told, fence=lease.fence)
-    journal.write(tx, run, moved.state, [*told, events.failed(detail)], fence=lease.fence, detail=detail)
+        ended = end_cancelled(tx, run, moved.state, told, fence=lease.fence, ledger=kept)
+        accounts.close(tx, run.tenant, booked.closed)
+        return ended
+    tells = [*told, events.failed(detail)]
+    journal.write(tx, run, moved.state, tells, fence=lease.fence, detail=detail, ledger=kept)
+    accounts.close(tx, run.tenant, booked.closed)
     return committed(lease, moved.state, Verdict.DONE)
 
 
@@ -65,6 +77,7 @@ def give_back(
     policy: FleetPolicy,
     attention: Attention | None,
     delay: float | None,
+    asked: bool,
 ) -> Committed:
     """See :meth:`adk_worker.runs.RunStore.give_back`."""
     run = run_under(tx, lease)
@@ -72,8 +85,12 @@ def give_back(
         run.state, fence=lease.fence, reason=reason, at=run.at, policy=policy, attention=attention, delay=delay
     )
     unless_refused(moved, lease)
+    booked = ledger.lost(run.ledger, in_flight=asked)
+    kept = ledger_column(booked.ledger)
     if moved.verdict is Verdict.CANCELLED:
-        return end_cancelled(tx, run, moved.state, fence=lease.fence)
+        ended = end_cancelled(tx, run, moved.state, fence=lease.fence, ledger=kept)
+        accounts.close(tx, run.tenant, booked.closed)
+        return ended
     if moved.verdict is Verdict.PARKED:
         told = events.parked(moved.state, detail)
     else:
@@ -81,7 +98,8 @@ def give_back(
     # A drain says nothing of the run: what came in its way before still does.
     drained = reason is Reason.DRAIN and moved.verdict is Verdict.DONE
     said = run.row["detail"] if drained else detail
-    journal.write(tx, run, moved.state, [told], fence=lease.fence, detail=said)
+    journal.write(tx, run, moved.state, [told], fence=lease.fence, detail=said, ledger=kept)
+    accounts.close(tx, run.tenant, booked.closed)
     answer = committed(lease, moved.state, moved.verdict)
     return answer if reason is Reason.DRAIN else Committed(answer.verdict)
 

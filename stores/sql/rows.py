@@ -12,6 +12,7 @@ from adk_worker.events import Event
 from adk_worker.idempotency import Claim, ClaimState, Decision
 from adk_worker.lease import QUEUE, RunLease
 from adk_worker.lease_transitions import Holding, LeaseState
+from adk_worker.ledger import LEDGER, Ledger
 from adk_worker.messages import Usage
 from adk_worker.names import check_name
 from adk_worker.outcomes import ToolOutcome
@@ -111,6 +112,7 @@ def run_of(row: Columns, state: State | None = None, **changed: Any) -> Run:
         execution=columns["execution"],
         usage=Usage.model_validate(columns["usage"]),
         cost_micros=columns["cost_micros"],
+        ledger=ledger_of(columns),
         output=columns["output"],
         crashes=state.crashes,
         tries=state.tries,
@@ -122,6 +124,17 @@ def run_of(row: Columns, state: State | None = None, **changed: Any) -> Run:
         created_at=columns["created_at"],
         updated_at=columns["updated_at"],
     )
+
+
+def ledger_of(row: Columns) -> Ledger:
+    """The ledger in a row of ``adk_runs``."""
+    ledger: Ledger = LEDGER.validate_python(row["ledger"])
+    return ledger
+
+
+def ledger_column(ledger: Ledger) -> Any:
+    """The column of ``adk_runs`` that holds the ledger; what is as in a new one is left out."""
+    return LEDGER.dump_python(ledger, mode="json", exclude_defaults=True)
 
 
 def event_of(row: Columns) -> Event:

@@ -16,6 +16,7 @@ from adk_worker.events import Event, NewEvent
 from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Claim, Intent, check_claim
 from adk_worker.lease import RunLease, check_holder, check_ttl
+from adk_worker.ledger import Account, BudgetChange, Reservation
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
@@ -24,12 +25,14 @@ from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, S
 from adk_worker.settlement import Settled, Settlement
 from adk_worker.transitions import Attention, FleetPolicy, Reason
 from stores.sql import (
+    accounts,
     advancing,
     approving,
     asked,
     checkpoints,
     claim_rows,
     deciding,
+    ledgers,
     pruning,
     reading,
     renewing,
@@ -110,9 +113,11 @@ class SqlRunStore:
 
         return await self._database.write(park)
 
-    async def fail(self, lease: RunLease, *, detail: str, events: Sequence[NewEvent] = ()) -> Committed:
+    async def fail(
+        self, lease: RunLease, *, detail: str, events: Sequence[NewEvent] = (), asked: bool = False
+    ) -> Committed:
         check_run(lease.tenant, lease.run_id)
-        return await self._database.write(lambda tx: resting.fail(tx, lease, detail=detail, told=events))
+        return await self._database.write(lambda tx: resting.fail(tx, lease, detail=detail, told=events, asked=asked))
 
     async def give_back(
         self,
@@ -123,14 +128,19 @@ class SqlRunStore:
         policy: FleetPolicy,
         attention: Attention | None = None,
         delay: float | None = None,
+        asked: bool = False,
     ) -> Committed:
         check_run(lease.tenant, lease.run_id)
-
-        def give_back(tx: Connection) -> Committed:
-            return resting.give_back(
-                tx, lease, reason=reason, detail=detail, policy=policy, attention=attention, delay=delay
-            )
-
+        give_back = partial(
+            resting.give_back,
+            lease=lease,
+            reason=reason,
+            detail=detail,
+            policy=policy,
+            attention=attention,
+            delay=delay,
+            asked=asked,
+        )
         return await self._database.write(give_back)
 
     async def settle(self, lease: RunLease, claim: Claim, outcome: ToolOutcome, *, by: str) -> Claim:
@@ -182,6 +192,42 @@ class SqlRunStore:
         return await self._database.write(
             lambda tx: deciding.decide_of_run(tx, tenant, run_id, claim, asked, policy=policy)
         )
+
+    async def reserve(self, lease: RunLease, asked: Reservation) -> Committed:
+        check_run(lease.tenant, lease.run_id)
+        return await self._database.write(lambda tx: ledgers.reserve(tx, lease, asked))
+
+    async def change_budget(
+        self, run_id: str, *, tenant: str, change: BudgetChange, by: Actor, policy: FleetPolicy
+    ) -> Submitted:
+        check_run(tenant, run_id)
+        return await self._database.write(
+            lambda tx: ledgers.change_budget(tx, tenant, run_id, change=change, by=by, policy=policy)
+        )
+
+    async def account(self, tenant: str) -> Account | None:
+        check_name(tenant, what="tenant")
+        return await self._database.read(lambda tx: accounts.read(tx, tenant))
+
+    async def change_account(self, tenant: str, *, change: BudgetChange, by: Actor) -> Account:
+        check_name(tenant, what="tenant")
+        return await self._database.write(lambda tx: accounts.change(tx, tenant, change, by=by))
+
+    async def requeue_over_budget(
+        self, tenant: str, *, by: Actor, policy: FleetPolicy, limit: int, after: str | None = None
+    ) -> tuple[Sequence[Submitted], str | None]:
+        check_name(tenant, what="tenant")
+        behind = reading.cursor(after) or 0
+        # One more than asked for tells whether there is a next batch.
+        found = await self._database.read(
+            lambda tx: ledgers.parked_over_budget(tx, tenant, limit=limit + 1, behind=behind)
+        )
+        queued: list[Submitted] = []
+        for run_id, _ in found[:limit]:
+            requeue = partial(ledgers.requeue_waiting, tenant=tenant, run_id=run_id, by=by, policy=policy)
+            submitted = await self._database.write(requeue)
+            queued += [] if submitted is None else [submitted]
+        return queued, str(found[limit - 1][1]) if len(found) > limit else None
 
     async def get(self, run_id: str, *, tenant: str) -> Run | None:
         check_run(tenant, run_id)

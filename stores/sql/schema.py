@@ -110,6 +110,8 @@ runs: Final = Table(
     Column("usage", Json, nullable=False),
     Column("cost_micros", BigInteger, nullable=False),
     Column("output", Json),
+    # What the run may spend, and what it has: limits, spent, reserved, unaccounted (C6); what is not there is nothing.
+    Column("ledger", Json, nullable=False),
     # Deaths and exceptions, and give-backs, since the newest boundary.
     Column("crashes", Integer, nullable=False),
     Column("tries", Integer, nullable=False),
@@ -248,6 +250,30 @@ grants: Final = Table(
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     # The whole grant: tool, who gave it and when, until when, and whether it was revoked.
     Column("given", Json, nullable=False),
+)
+
+accounts: Final = Table(
+    # What tenants may spend, and what their runs have, since they were first given limits (C6). It outlives the runs.
+    # Locked last, after a run's lock.
+    "adk_accounts",
+    metadata,
+    Column("tenant", _name(), primary_key=True),
+    # NULL is no limit.
+    Column("limit_tokens", BigInteger),
+    Column("limit_cost_micros", BigInteger),
+    # What answers of models have said.
+    Column("spent_tokens", BigInteger, nullable=False),
+    Column("spent_cost_micros", BigInteger, nullable=False),
+    # What model calls in flight may take at most.
+    Column("reserved_tokens", BigInteger, nullable=False),
+    Column("reserved_cost_micros", BigInteger, nullable=False),
+    # Calls of which nobody knows what they took, and what was reserved for them.
+    Column("unaccounted_calls", BigInteger, nullable=False),
+    Column("unaccounted_tokens", BigInteger, nullable=False),
+    Column("unaccounted_cost_micros", BigInteger, nullable=False),
+    # JSON list of the newest changes of the limits: who, when, to what.
+    Column("changes", Json, nullable=False),
+    postgresql_with={"fillfactor": 70},
 )
 
 resumes: Final = Table(

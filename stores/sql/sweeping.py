@@ -7,17 +7,17 @@ from typing import Final
 
 from sqlalchemy import Connection, Double, and_, bindparam, func, select, update
 
-from adk_worker import events, transitions
+from adk_worker import events, ledger, transitions
 from adk_worker.lease import RunLease
 from adk_worker.lease_transitions import Holding
 from adk_worker.liveness import of_host
 from adk_worker.runs import Dispatch, Reaped, Sweep
 from adk_worker.transitions import FleetPolicy, Verdict
-from stores.sql import journal
+from stores.sql import accounts, journal
 from stores.sql.apart import apart
 from stores.sql.dialects import store_clock
 from stores.sql.locks import LEASE_COLUMNS, RUN_AND_LEASE, LockedRun, lock_run, locked_run, timed
-from stores.sql.rows import Columns, lease_state, run_lease
+from stores.sql.rows import Columns, lease_state, ledger_column, ledger_of, run_lease
 from stores.sql.schema import LIVE, leases, runs, schema_row
 from stores.sql.writing import end_cancelled
 
@@ -62,9 +62,16 @@ def claim_lapsed(
     A run that cannot be read or written fails the whole; ``apart`` leaves it out instead, at two round trips a run.
     """
     rows = tx.execute(_LOCK_LAPSED, {"at_most": limit}).mappings().all()
+    # In one go, and in order: what is written about them below would lock them as it comes.
+    accounts.lock_all(tx, (row["tenant"] for row in rows if _on_account(row)))
     reap = _reap_apart if apart else _reap_row
     acted = [reap(tx, row, policy=policy, count_crashes=count_crashes) for row in rows]
     return [reaped for reaped in acted if reaped is not None]
+
+
+def _on_account(row: Columns) -> bool:
+    reserved = ledger_of(row).reserved
+    return reserved is not None and reserved.on_account
 
 
 def _reap_row(tx: Connection, row: Columns, *, policy: FleetPolicy, count_crashes: bool) -> Reaped | None:
@@ -99,15 +106,19 @@ def _reap(
         return None
     was = run.state.lease.holding
     told = events.reaped(run.state, moved.state, moved.verdict, known_dead=known_dead)
+    # A worker that is gone may have been in a model call; the queue makes none.
+    booked = ledger.lost(run.ledger, in_flight=None if was is Holding.WORKER else run.ledger.reserved is not None)
+    kept = ledger_column(booked.ledger)
     dispatch = None
     match moved.verdict:
         case Verdict.CANCELLED:
-            end_cancelled(tx, run, moved.state, told)
+            end_cancelled(tx, run, moved.state, told, ledger=kept)
         case Verdict.PARKED:
-            journal.write(tx, run, moved.state, told, detail=events.parked_detail(moved.state))
+            journal.write(tx, run, moved.state, told, detail=events.parked_detail(moved.state), ledger=kept)
         case _:
-            journal.write(tx, run, moved.state, told)
+            journal.write(tx, run, moved.state, told, ledger=kept)
             dispatch = Dispatch(run.tenant, run.run_id, moved.state.lease.fence, was is Holding.WORKER)
+    accounts.close(tx, run.tenant, booked.closed)
     return Reaped(run.tenant, run.run_id, was, moved.verdict, dispatch)
 
 

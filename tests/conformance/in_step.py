@@ -19,11 +19,12 @@ from pydantic import BaseModel
 
 from adk_worker.actors import Actor
 from adk_worker.checkpoint import Checkpoint
-from adk_worker.conformance.runs.driver import BOOKED, HASTY, PATIENT, REFUSED, Driver
+from adk_worker.conformance.runs.driver import ANN, BOOKED, HASTY, PATIENT, REFUSED, Driver
 from adk_worker.conformance.waiting import LONG, SOON
 from adk_worker.errors import AdkError, HistoryUnavailableError, StaleFenceError
 from adk_worker.filters import RunFilter
 from adk_worker.lease_transitions import Holding
+from adk_worker.ledger import Amount, BudgetChange, Charge, Kind
 from adk_worker.memory import memory_stores
 from adk_worker.messages import Message
 from adk_worker.runs import RunStatus
@@ -35,6 +36,11 @@ _TIMES = {"at", "began_at", "clock", "created_at", "dead_seen_at", "expires_at",
 _RECENT = st.sampled_from([0, 0, 0, 0, 0, 1, 2, 3])
 """How many back: the newest lease or claim is what a worker most often presents."""
 _OUTCOMES = st.sampled_from([BOOKED, REFUSED])
+_CHANGES = st.builds(
+    BudgetChange,
+    to=st.fixed_dictionaries({Kind.TOKENS: st.sampled_from([None, 0, 5, 12, 20])}),
+    by=st.just({}),
+) | st.just(BudgetChange(by={Kind.TOKENS: 7}))
 _CALLS = st.lists(st.integers(0, 2), min_size=1, max_size=3)
 
 
@@ -73,8 +79,13 @@ _LIKELY = {
     None: ["submit"] * 20,
     "lapsed": ["reap"] * 10 + ["renew", "commit", "record", "begin", "bury"],
     RunStatus.QUEUED: ["take"] * 20 + ["reap", "cancel"],
-    RunStatus.RUNNING: ["begin"] * 8 + ["commit"] * 8 + ["park", "record", "lapse"] * 4 + ["give_back", "settle"] * 2,
-    RunStatus.PARKED: ["requeue", "record", "decide"] * 6 + ["acquire", "abandon", "cancel"],
+    RunStatus.RUNNING: ["begin"] * 8
+    + ["reserve"] * 4
+    + ["commit"] * 8
+    + ["park", "record", "lapse"] * 4
+    + ["give_back", "settle"] * 2,
+    RunStatus.PARKED: ["requeue", "record", "decide", "change_budget", "change_account"] * 6
+    + ["acquire", "abandon", "cancel"],
     RunStatus.WAITING_APPROVAL: ["cancel", "turn_to"] * 4,
     RunStatus.FAILED: ["requeue"] * 8,
     RunStatus.COMPLETED: ["turn_to"] * 20,
@@ -234,10 +245,11 @@ class InStep(RuleBasedStateMachine):
         stored=st.sampled_from([True, True, True, False]),
         outcome=st.none() | _OUTCOMES,
         messages=st.booleans(),
+        took=st.none() | st.integers(0, 9),
         hasty=st.booleans(),
         execution=st.sampled_from([1, 1, 2]),
     )
-    def commit(self, back, ahead, then, stored, outcome, messages, hasty, execution):
+    def commit(self, back, ahead, then, stored, outcome, *, messages, took, hasty, execution):
         """A worker writes a boundary."""
         lease, claim = self._lease(back), self._claim(0)
         run = self._run()
@@ -248,6 +260,8 @@ class InStep(RuleBasedStateMachine):
             segment = driver.segment(f"message {sequence}") if messages else None
             rest = {"attention": Attention.OVER_BUDGET, "detail": "too dear"} if then is Then.PARK else {}
             rest["frontier"] = {"execution": execution}
+            if took is not None:
+                rest["charge"] = Charge(sequence, Amount(took, took))
             return driver.commit(lease, sequence, then, stored=stored, settled=settled, segment=segment, **rest)
 
         self._drive(committed, hasty=hasty)
@@ -264,18 +278,25 @@ class InStep(RuleBasedStateMachine):
         claims = [claim for claim in (self._claim(one) for one in on) if claim is not None]
         self._drive(lambda driver: driver.park(lease, *claims))
 
-    @action(needs=("lease",), back=_RECENT)
-    def fail(self, back):
+    @action(needs=("lease",), back=_RECENT, asked=st.booleans())
+    def fail(self, back, asked):
         """A worker ends the run as failed."""
         lease = self._lease(back)
-        self._drive(lambda driver: driver.runs.fail(lease, detail="it cannot be done"))
+        self._drive(lambda driver: driver.runs.fail(lease, detail="it cannot be done", asked=asked))
 
-    @action(needs=("lease",), back=_RECENT, reason=st.sampled_from(Reason), hasty=st.booleans())
-    def give_back(self, back, reason, hasty):
+    @action(needs=("lease",), back=_RECENT, ahead=st.sampled_from([1, 1, 1, 2]), tokens=st.integers(0, 9))
+    def reserve(self, back, ahead, tokens):
+        """A worker is about to make a model call."""
+        lease, run = self._lease(back), self._run()
+        iteration = ahead + (run.iteration if run else 0)
+        self._drive(lambda driver: driver.reserve(lease, tokens, tokens, iteration=iteration))
+
+    @action(needs=("lease",), back=_RECENT, reason=st.sampled_from(Reason), asked=st.booleans(), hasty=st.booleans())
+    def give_back(self, back, reason, asked, hasty):
         """A worker gives the run back."""
         lease = self._lease(back)
         delay = SOON if hasty else LONG
-        self._drive(lambda driver: driver.give_back(lease, reason, delay=delay), hasty=hasty)
+        self._drive(lambda driver: driver.give_back(lease, reason, delay=delay, asked=asked), hasty=hasty)
         self._keep_ticket()
 
     @action(needs=("lease", "claim"), back=_RECENT, of=_RECENT, outcome=_OUTCOMES)
@@ -403,6 +424,28 @@ class InStep(RuleBasedStateMachine):
         self._drive(lambda driver: driver.requeue(seen=seen), hasty=hasty)
         self._keep_ticket()
 
+    @action(change=_CHANGES)
+    def change_budget(self, change):
+        """A person changes what the run may spend."""
+        self._drive(lambda driver: driver.change_budget(change))
+        self._keep_ticket()
+
+    @action(tenant=st.sampled_from(["acme", "acme", "elsewhere"]), change=_CHANGES)
+    def change_account(self, tenant, change):
+        """A person changes what a tenant may spend, and has its runs go on."""
+        self._do(lambda stores: stores.runs.change_account(tenant, change=change, by=ANN))
+
+        async def requeued(stores):
+            found, _ = await stores.runs.requeue_over_budget(tenant, by=ANN, policy=PATIENT, limit=100)
+            return sorted(found, key=lambda one: one.run.run_id)
+
+        self._do(requeued)
+        at = self._at
+        for run in RUNS:
+            self._at = run
+            self._keep_ticket()
+        self._at = at
+
     @action(chosen=st.booleans())
     def cancel(self, chosen):
         """A person asks for the run's end, perhaps as they saw it in a list some time ago."""
@@ -491,6 +534,16 @@ class InStep(RuleBasedStateMachine):
             self._do(lambda stores, where=where: stores.runs.list(where, limit=10))
         for handle in self._handles[self._at][-2:]:
             self._do(lambda stores, handle=handle: stores.history.fetch(handle, tenant=tenant))
+
+    @invariant()
+    def both_have_the_same_accounts(self):
+        """C6: what is reserved for nobody any more may be called unaccounted already."""
+
+        async def counted(stores):
+            account = await stores.runs.account(self._at[0])
+            return account and (account.limits, account.spent, account.reserved + account.unaccounted.amount)
+
+        self._do(counted)
 
     @invariant()
     def a_live_run_is_somebodys(self):

@@ -54,6 +54,7 @@ def fill(connection: Connection, numbers: str, size: Size) -> None:
         "number": "n",
         "input": "'\"book\"'",
         "parked_on": "'[]'",
+        "ledger": "'{}'",
         "phase": f"CASE WHEN {live} THEN 'live' WHEN n % 101 = 0 THEN 'parked' ELSE 'completed' END",
         "attention": "CASE WHEN n % 101 = 0 THEN 'over_budget' END",
     }

@@ -77,7 +77,7 @@ async def test_a_take_that_is_on_its_way_does_not_land_once_its_holder_was_not_f
     ticket = (await driver.submit()).ticket
     server = Server(store_url, RedisOptions(pool_size=1))
     process = server.blocking()
-    on_its_way = RunData(Transaction(process, bucket_of_run(RUN)), server.options, number=process.next_number)
+    on_its_way = RunData(Transaction(process, bucket_of_run(RUN)), server.options, around=process)
     at_once(MemoryRunStore(on_its_way).take("run", tenant=TENANT, ticket=ticket, holder="one", ttl_seconds=LONG))
 
     assert await driver.runs.held_by("run", tenant=TENANT, holder="one") is None
@@ -93,7 +93,7 @@ async def test_a_write_that_comes_twice_is_written_once(opened, store_url):
     ticket = (await driver.submit()).ticket
     server = Server(store_url, RedisOptions(pool_size=1))
     process = server.blocking()
-    data = RunData(Transaction(process, bucket_of_run(RUN)), server.options, number=process.next_number)
+    data = RunData(Transaction(process, bucket_of_run(RUN)), server.options, around=process)
     at_once(MemoryRunStore(data).take("run", tenant=TENANT, ticket=ticket, holder="one", ttl_seconds=LONG))
 
     assert [data.flush(), data.flush()] == [Applied.DONE, Applied.DONE]

@@ -6,7 +6,9 @@ import pytest
 import pytest_asyncio
 
 from adk_worker.conformance.making import MISSING, Make, made
+from adk_worker.conformance.runs.accounts import AccountsConformance
 from adk_worker.conformance.runs.approvals import ApprovalsConformance
+from adk_worker.conformance.runs.budgets import BudgetsConformance
 from adk_worker.conformance.runs.calls import CallsConformance
 from adk_worker.conformance.runs.cancel import CancelConformance
 from adk_worker.conformance.runs.commit import CommitConformance
@@ -44,6 +46,8 @@ class RunStoreConformance(
     ApprovalsConformance,
     PermitsConformance,
     ResealConformance,
+    BudgetsConformance,
+    AccountsConformance,
 ):
     """Override the fixture ``make_store``: it gives a function that makes a bundle that nobody has used."""
 

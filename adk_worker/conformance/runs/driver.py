@@ -14,6 +14,7 @@ from adk_worker.events import Event, EventKind, NewEvent
 from adk_worker.history import Handle, Segment
 from adk_worker.idempotency import Claim, Intent, call_digest, call_key
 from adk_worker.lease import RunLease
+from adk_worker.ledger import Amount, BudgetChange, Ledger, Reservation
 from adk_worker.messages import Message, Usage
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
 from adk_worker.resealing import Reseal
@@ -154,6 +155,19 @@ class Driver:
     async def requeue(self, *, seen: Run | None = None) -> Submitted:
         """Queue the run again, as a person would."""
         return await self.runs.requeue(self.run_id, tenant=self.tenant, by=ANN, policy=self.policy, seen=seen)
+
+    async def reserve(self, lease: RunLease, tokens: int = 0, cost_micros: int = 0, *, iteration: int = 1) -> Committed:
+        """Reserve what a model call may take."""
+        asked = Reservation(iteration, lease.fence, Amount(tokens, cost_micros))
+        return await self.runs.reserve(lease, asked)
+
+    async def change_budget(self, change: BudgetChange) -> Submitted:
+        """Change the run's limits, as a person would."""
+        return await self.runs.change_budget(self.run_id, tenant=self.tenant, change=change, by=ANN, policy=self.policy)
+
+    async def ledger(self) -> Ledger:
+        """What the run may spend, and what it has."""
+        return (await self.run()).ledger
 
     async def cancel(self, *, seen: Run | None = None) -> Run:
         """Ask for the run's end, as a person would."""

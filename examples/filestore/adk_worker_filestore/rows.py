@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from adk_worker.claim_transitions import ResumeClaim
 from adk_worker.history import StoredSegment
 from adk_worker.lease_transitions import LeaseState
+from adk_worker.ledger import Account, Reservation
 from adk_worker.memory import MemoryData
 from adk_worker.memory.data import (
     ClaimKey,
@@ -39,6 +40,9 @@ class Rows(BaseModel):
     runs: list[tuple[RunKey, StoredRun]] = []
     events: list[tuple[RunKey, list[StoredEvent]]] = []
     approvals: list[tuple[RunKey, StoredApprovals]] = []
+    accounts: list[tuple[str, Account]] = []
+    opened: list[tuple[RunKey, Reservation]] = []
+    waiting: list[tuple[RunKey, int]] = []
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -64,6 +68,9 @@ class Rows(BaseModel):
             runs=list(data.runs.items()),
             events=list(data.events.items()),
             approvals=list(data.approvals.items()),
+            accounts=list(data.accounts.items()),
+            opened=list(data.opened.items()),
+            waiting=list(data.waiting.items()),
         )
 
     def data(self, clock: Callable[[], float]) -> MemoryData:
@@ -80,6 +87,9 @@ class Rows(BaseModel):
         data.runs.update(self.runs)
         data.events.update({key: list(events) for key, events in self.events})
         data.approvals.update(self.approvals)
+        data.accounts.update(self.accounts)
+        data.opened.update(self.opened)
+        data.waiting.update(self.waiting)
         return data
 
     def same_as(self, before: Rows) -> bool:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.liars import approvals, claims, frontiers, leases, runs
+from tests.conformance.liars import approvals, claims, frontiers, leases, ledgers, runs
 from tests.conformance.liars.lie import Lie
 
-LIES: tuple[Lie, ...] = (*leases.LIES, *claims.LIES, *frontiers.LIES, *runs.LIES, *approvals.LIES)
+LIES: tuple[Lie, ...] = (
+    *leases.LIES,
+    *claims.LIES,
+    *frontiers.LIES,
+    *runs.LIES,
+    *approvals.LIES,
+    *ledgers.LIES,
+)
 """All lies that are told."""
 
 

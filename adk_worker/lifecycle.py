@@ -1,0 +1,50 @@
+"""What a bundle of stores needs besides its operations: is it one that this version works with, its epoch, its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+
+class Lifecycle(Protocol):
+    """What a bundle needs besides its operations."""
+
+    async def verify(self) -> None:
+        """Check that the store answers and has this version's schema.
+
+        :raises SchemaVersionError: another version, or none; says which command mends it.
+        :raises StoreUnavailableError: no answer.
+        """
+        ...
+
+    async def bump_epoch(self) -> int:
+        """Raise the store's epoch and return it: every fence given from now on is above all before (L2)."""
+        ...
+
+    async def close(self) -> None:
+        """Give back connections and threads. The bundle is not used afterwards."""
+        ...
+
+
+@runtime_checkable
+class ComparesSchema(Protocol):
+    """A lifecycle that can look for what :meth:`Lifecycle.verify` believes of a version: that the schema is whole."""
+
+    async def differences(self) -> Sequence[str]:
+        """What is missing of the schema, or is otherwise than declared, in words; empty if nothing is.
+
+        :raises StoreUnavailableError: no answer.
+        """
+        ...
+
+
+@runtime_checkable
+class TellsRisks(Protocol):
+    """A lifecycle that knows settings of its server by which it may lose what it has acknowledged."""
+
+    async def risks(self) -> Sequence[str]:
+        """What takes a rarer event than those that :meth:`Lifecycle.verify` refuses, in sentences for people.
+
+        :raises StoreUnavailableError: no answer.
+        """
+        ...

@@ -54,8 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"filled in {time.monotonic() - began:.0f} s"
         )
         if chosen.renewals:
-            _renew(engine, size, chosen.renewals)
-            console.print(f"each live lease renewed {chosen.renewals:,} times, and nothing vacuumed since")
+            console.print(_renewed(engine, size, chosen.renewals))
         asked = {name: _explain(engine, work) for name, (work, _) in queries(size).items()}
         engine.dispose()
     console.print(_table(asked))
@@ -102,6 +101,36 @@ def _renew(engine: Engine, size: Size, times: int) -> None:
             held = [leased(n) for n in range(first, min(first + _RENEWED_AT_ONCE, size.total - size.lapsed + 1))]
             with engine.begin() as connection:
                 renewing.renew_many(connection, held, ttl=0.001 if left else 3600.0)
+
+
+def _renewed(engine: Engine, size: Size, times: int) -> str:
+    """What so many renewals of each live lease have cost, and left behind."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        before, logged = _pages(connection), _logged(connection)
+        _renew(engine, size, times)
+        logged, after = _logged(connection) - logged, _pages(connection)
+        # A session counts what it has done only when it is idle, or asked to.
+        connection.execute(text("SELECT pg_stat_force_next_flush()"))
+        hot = connection.execute(
+            text("SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'adk_run_leases'")
+        ).scalar_one()
+    count = times * (size.live - size.lapsed)
+    grown = ", ".join(f"{name} from {before[name]:,} to {pages:,}" for name, pages in after.items())
+    return (
+        f"each live lease renewed {times:,} times, and nothing vacuumed since: {logged / count:.0f} bytes of log each, "
+        f"{hot:,} of {count:,} updates HOT; pages: {grown}"
+    )
+
+
+def _logged(connection: Connection) -> int:
+    return int(connection.execute(text("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')")).scalar_one())
+
+
+def _pages(connection: Connection) -> Mapping[str, int]:
+    """Of the leases' table and of each of its indexes."""
+    found = "FROM pg_class WHERE starts_with(relname, 'adk_run_leases') ORDER BY relname"
+    asked = text(f"SELECT relname, pg_relation_size(oid) / 8192 AS pages {found}")
+    return {row.relname: row.pages for row in connection.execute(asked)}
 
 
 def _without_indexes(connection: Connection) -> list[str]:

@@ -84,12 +84,23 @@ def upgrade() -> None:
         sa.Column("holder", sa.Text()),
         sa.Column("expires_at", sa.Double(), nullable=False),
         sa.Column("wait", sa.Double(), nullable=False),
-        sa.Column("live", sa.Boolean(), nullable=False),
+        sa.Column("status", sa.Text()),
+        sa.Column("number", sa.BigInteger()),
         sa.PrimaryKeyConstraint("tenant", "run_id", name="adk_run_leases_pkey"),
-        postgresql_with={"fillfactor": 70},
+        postgresql_with={
+            "fillfactor": 70,
+            "autovacuum_vacuum_threshold": 1000,
+            "autovacuum_vacuum_scale_factor": 0.01,
+            "vacuum_index_cleanup": "on",
+        },
     )
-    live = sa.text("live")
-    op.create_index("adk_run_leases_lapse", "adk_run_leases", ["expires_at"], postgresql_where=live, sqlite_where=live)
+    live = sa.text("status IS NOT NULL")
+    for index, columns in (
+        ("adk_run_leases_by_status", ["status", "number"]),
+        ("adk_run_leases_by_tenant_and_status", ["tenant", "status", "number"]),
+        ("adk_run_leases_lapse", ["expires_at"]),
+    ):
+        op.create_index(index, "adk_run_leases", columns, postgresql_where=live, sqlite_where=live)
 
     op.create_table(
         "adk_checkpoints",

@@ -9,18 +9,17 @@ from sqlalchemy import Connection, bindparam, insert, update
 
 from adk_worker.events import NewEvent
 from adk_worker.lease_transitions import LeaseState, StoreTime
+from adk_worker.runs import RunStatus
 from adk_worker.transitions import Phase, State
 from stores.sql.locks import LockedRun
 from stores.sql.rows import lease_columns, state_columns
 from stores.sql.schema import events, leases, runs
 
-_WRITE_LEASE: Final = (
-    update(leases)
-    .where(leases.c.tenant == bindparam("for_tenant"), leases.c.run_id == bindparam("for_run"))
-    .values({name: bindparam(name) for name in ("fence", "holding", "holder", "expires_at", "wait", "live")})
+_WRITE_LEASE: Final = update(leases).where(
+    leases.c.tenant == bindparam("for_tenant"), leases.c.run_id == bindparam("for_run")
 )
+"""Sets the columns that are given with it; so does the next one."""
 _WRITE_RUN: Final = update(runs).where(runs.c.tenant == bindparam("for_tenant"), runs.c.run_id == bindparam("for_run"))
-"""Sets the columns that are given with it."""
 _WRITE_EVENTS: Final = insert(events)
 
 
@@ -47,9 +46,11 @@ def write(
     tell(tx, run, told, fence=state.lease.fence if fence is None else fence)
 
 
-def write_lease(tx: Connection, tenant: str, run_id: str, lease: LeaseState, *, live: bool) -> None:
-    """Write a lease's row."""
-    tx.execute(_WRITE_LEASE, {"for_tenant": tenant, "for_run": run_id, "live": live, **lease_columns(lease)})
+def write_lease(tx: Connection, tenant: str, run_id: str, lease: LeaseState, *, live: bool, **columns: Any) -> None:
+    """Write a lease's row: all of it that moves with the lease, and other ``columns`` if they are given."""
+    status = RunStatus.of(Phase.LIVE, lease.holding) if live else None
+    this = {"for_tenant": tenant, "for_run": run_id}
+    tx.execute(_WRITE_LEASE, {**lease_columns(lease), "status": status, **columns, **this})
 
 
 def tell(tx: Connection, run: LockedRun, told: Sequence[NewEvent], *, fence: int) -> None:

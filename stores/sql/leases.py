@@ -10,7 +10,7 @@ from sqlalchemy import (
     Connection,
     Table,
     bindparam,
-    false,
+    case,
     literal,
     or_,
     select,
@@ -22,12 +22,13 @@ from adk_worker.errors import RunLeaseError, StaleFenceError
 from adk_worker.lease import RunLease, check_holder, check_ttl
 from adk_worker.lease_transitions import EPOCH_SHIFT, Holding
 from adk_worker.names import check_run
+from adk_worker.runs import RunStatus
 from stores.sql.database import Database
 from stores.sql.dialects import Insert, PerDialect, greatest, store_clock
 from stores.sql.journal import write_lease
 from stores.sql.locks import EPOCH, LEASE_COLUMNS, lock_lease
 from stores.sql.rows import lease_state, run_lease
-from stores.sql.schema import leases
+from stores.sql.schema import LIVE, leases
 
 
 def granting(insert: Callable[[Table], Insert], clock: ColumnElement[float]) -> ReturningInsert[Any]:
@@ -48,7 +49,6 @@ def granting(insert: Callable[[Table], Insert], clock: ColumnElement[float]) -> 
             holder=bindparam("for_holder"),
             expires_at=until,
             wait=0.0,
-            live=false(),
         )
         .on_conflict_do_update(
             index_elements=[leases.c.tenant, leases.c.run_id],
@@ -58,6 +58,7 @@ def granting(insert: Callable[[Table], Insert], clock: ColumnElement[float]) -> 
                 "holder": bindparam("for_holder"),
                 "expires_at": until,
                 "wait": 0.0,
+                "status": case((LIVE, RunStatus.RUNNING.value)),
             },
             where=or_(leases.c.holding == Holding.FREE.value, leases.c.expires_at <= clock),
         )

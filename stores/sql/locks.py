@@ -30,7 +30,8 @@ from stores.sql.rows import Columns, lease_state, ledger_of, run_of, run_state
 EPOCH: Final = select(schema.schema_row.c.epoch).scalar_subquery()
 """The store's epoch. It needs no lock: raising it waits for all who have locked a lease, and they wait for it."""
 
-LEASE_COLUMNS: Final = tuple(column for column in schema.leases.c if column.name not in {"tenant", "run_id"})
+LEASE_COLUMNS: Final = tuple(column for column in schema.leases.c if column.name not in {"tenant", "run_id", "number"})
+"""What a lease says beside its run's name and number, which stand in the run's row as well."""
 
 # In this order: rows are locked as their tables stand here.
 RUN_AND_LEASE: Final = schema.leases.join(
@@ -89,7 +90,7 @@ class LockedRun:
 def lock_lease(tx: Connection, tenant: str, run_id: str) -> LockedLease | None:
     """Lock a lease's row; ``None`` if the name was never leased."""
     row = tx.execute(_LOCK_LEASE, {"tenant": tenant, "run_id": run_id}).mappings().one_or_none()
-    return None if row is None else LockedLease(lease_state(row), store_time(row), row["live"])
+    return None if row is None else LockedLease(lease_state(row), store_time(row), row["status"] is not None)
 
 
 def lock_run(tx: Connection, tenant: str, run_id: str) -> LockedRun | None:

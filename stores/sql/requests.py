@@ -22,7 +22,7 @@ from stores.sql.schema import checkpoints, leases, runs
 from stores.sql.writing import end_cancelled
 
 _FIRST_LEASE: Final = PerDialect(lambda insert: insert(leases).on_conflict_do_nothing())
-_CREATE: Final = insert(runs).values(number=run_number())
+_CREATE: Final = insert(runs).values(number=run_number()).returning(runs.c.number)
 _FRONTIER: Final = select(checkpoints.c.agent, checkpoints.c.sequence).where(
     checkpoints.c.tenant == bindparam("for_tenant"), checkpoints.c.run_id == bindparam("for_run")
 )
@@ -31,7 +31,7 @@ _FRONTIER: Final = select(checkpoints.c.agent, checkpoints.c.sequence).where(
 def submit(tx: Connection, new: NewRun, *, policy: FleetPolicy) -> Submitted:
     """See :meth:`adk_worker.runs.RunStore.submit`; ``new`` has been checked."""
     # The row to lock. Of two submits under one name the second waits here for the first one's transaction to end.
-    free = {**lease_columns(LeaseState()), "live": False}
+    free = {**lease_columns(LeaseState()), "status": None}
     tx.execute(_FIRST_LEASE.on(tx), {"tenant": new.tenant, "run_id": new.run_id, **free})
     stands = lock_run(tx, new.tenant, new.run_id)
     if stands is not None:
@@ -71,8 +71,8 @@ def _create(tx: Connection, new: NewRun, state: State, at: StoreTime) -> Run:
         "updated_at": at.now,
         **state_columns(state),
     }
-    tx.execute(_CREATE, columns)
-    journal.write_lease(tx, new.tenant, new.run_id, state.lease, live=True)
+    number = tx.execute(_CREATE, columns).scalar_one()
+    journal.write_lease(tx, new.tenant, new.run_id, state.lease, live=True, number=number)
     run = LockedRun(new.tenant, new.run_id, state, at, columns)
     journal.tell(tx, run, [events.submitted(new.agent)], fence=state.lease.fence)
     return run.view()

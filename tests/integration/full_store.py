@@ -67,7 +67,8 @@ def fill(connection: Connection, numbers: str, size: Size) -> None:
         "holder": f"CASE WHEN {live} THEN 'somebody' END",
         "expires_at": f"CASE WHEN {lapsed} THEN 1.0 + n WHEN {live} THEN 1e12 ELSE 1.0 END",
         "wait": "0",
-        "live": live,
+        "status": f"CASE WHEN {live} THEN 'running' END",
+        "number": "n",
     }
     _insert(connection, leases, columns, numbers)
     for table, names in (
@@ -113,23 +114,26 @@ def queries(size: Size) -> Mapping[str, tuple[Callable[[Connection], Any], int]]
         "list the next page": (page(before=size.finished // 2), 22),
         "list a tenant's runs": (page(tenant=tenant), 22),
         "list what needs attention": (page(attention=True), 22),
-        "list running runs": (
-            # Each lease is read twice: to see who has it, and to show it.
-            page(status=RunStatus.RUNNING),
-            33,
-        ),
+        "list running runs": (page(status=RunStatus.RUNNING), 22),
+        "list the next running runs": (page(status=RunStatus.RUNNING, before=size.total - size.live // 2), 22),
+        "list a tenant's running runs": (page(tenant=tenant, status=RunStatus.RUNNING), 22),
         "list parked runs": (page(status=RunStatus.PARKED), 22),
         "list cancelled runs": (page(status=RunStatus.CANCELLED), 0),
-        "list queued runs": (
-            # None is. They are searched for among the live ones.
-            page(status=RunStatus.QUEUED),
-            2 * size.live,
-        ),
+        # Of those there is none, among all that are live.
+        "list queued runs": (page(status=RunStatus.QUEUED), 0),
+        "list the next queued runs": (page(status=RunStatus.QUEUED, before=size.total - size.live // 2), 0),
+        "list a tenant's queued runs": (page(tenant=tenant, status=RunStatus.QUEUED), 0),
         "list a tenant's parked runs": (page(tenant=tenant, status=RunStatus.PARKED), 22),
         "find a run without its tenant": (page(run_id=run), 2),
+        "find a queued run without its tenant": (page(run_id=run, status=RunStatus.QUEUED), 2),
+        "list an agent's running runs": (
+            # Each run is read twice: to see whose it is, and to show it.
+            page(status=RunStatus.RUNNING, agent="booking"),
+            33,
+        ),
         "list one attention": (page(attention=Attention.OVER_BUDGET), 22),
         # None has it, and those that have another are looked through; as for an agent and for times.
-        "list another attention": (page(attention=Attention.POISONED), size.finished // 101),
+        "list another attention": (page(attention=Attention.POISONED), size.total // 101),
         "list an agent's parked runs": (page(status=RunStatus.PARKED, agent="booking"), 22),
         "list another agent's parked runs": (page(status=RunStatus.PARKED, agent="refunds"), size.finished // 101),
         "list runs parked since": (page(status=RunStatus.PARKED, updated_since=2.0), size.finished // 101),

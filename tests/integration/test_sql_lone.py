@@ -135,7 +135,7 @@ def test_a_lease_is_lapsed_from_its_expiry_on(request, database, now, granted):
     grant = PerDialect(lambda insert: granting(insert, literal(now)))
     with engine.connect() as connection:
         row = {"tenant": TENANT, "run_id": "run", "fence": 7, "holding": "worker", "holder": "one"}
-        connection.execute(leases.insert().values(**row, expires_at=100.0, wait=0.0, live=False))
+        connection.execute(leases.insert().values(**row, expires_at=100.0, wait=0.0))
 
         this = {"for_tenant": TENANT, "for_run": "run", "for_holder": "two", "ttl": 60.0}
         answer = connection.execute(grant.on(connection), this).one_or_none()

@@ -56,6 +56,20 @@ def test_a_query_reads_what_it_returns(postgresql, name):
         assert read(plan["Plan"]) <= most + SLACK, json.dumps(plan, indent=1)
 
 
+def test_a_backlog_that_the_planner_has_not_heard_of_is_not_read_whole(postgresql):
+    """All live runs are queued at once, and no table has been analysed since."""
+    work, _ = QUERIES["list queued runs"]
+    ((statement, parameters),) = selects(postgresql, work)
+
+    with postgresql.connect() as connection:
+        connection.execute(text("UPDATE adk_run_leases SET status = 'queued' WHERE status = 'running'"))
+        (plan,) = connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters).scalar_one()
+        connection.rollback()
+
+    assert plan["Plan"]["Actual Rows"] == 11
+    assert read(plan["Plan"]) == 22, json.dumps(plan, indent=1)
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_sqlite_searches_by_an_index(sqlite, name):
     work, _ = QUERIES[name]
@@ -78,3 +92,23 @@ def test_the_sweep_is_searched_by_time(sqlite):
         plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
 
     assert any("USING INDEX adk_run_leases_lapse (expires_at<?)" in row[3] for row in plan), plan
+
+
+@pytest.mark.parametrize(
+    ("name", "searched"),
+    [
+        ("list queued runs", "adk_run_leases_by_status (status=?)"),
+        ("list the next running runs", "adk_run_leases_by_status (status=? AND number<?)"),
+        ("list a tenant's queued runs", "adk_run_leases_by_tenant_and_status (tenant=? AND status=?)"),
+        ("list parked runs", "adk_runs_by_phase (phase=?)"),
+    ],
+)
+def test_a_page_is_cut_from_its_own_index(sqlite, name, searched):
+    """In the order of the index, up to the page's length: what is sorted afterwards is the page."""
+    ((statement, parameters),) = selects(sqlite, QUERIES[name][0])
+    with sqlite.connect() as connection:
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
+
+    steps = [row[3] for row in plan]
+    assert any(step.endswith(f"USING INDEX {searched}") for step in steps), steps
+    assert "USE TEMP B-TREE FOR ORDER BY" not in steps[: steps.index("SCAN cut")]

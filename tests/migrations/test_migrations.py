@@ -176,6 +176,27 @@ async def test_the_published_ddl_makes_the_same(url, other_url):
     await verify(other_url)
 
 
+def test_leases_are_vacuumed_before_sweeps_pass_over_much(postgres_url):
+    """Their dead entries are in the way of every sweep, and most leases never change again."""
+
+    def options():
+        with migrate.connected(postgres_url) as connection:
+            said = connection.exec_driver_sql("SELECT reloptions FROM pg_class WHERE relname = 'adk_run_leases'")
+            return dict(option.split("=") for option in said.scalar_one_or_none() or ())
+
+    migrate.upgrade(postgres_url)
+    assert options() == {
+        "fillfactor": "70",
+        "autovacuum_vacuum_threshold": "1000",
+        "autovacuum_vacuum_scale_factor": "0.01",
+        "vacuum_index_cleanup": "on",
+    }
+    migrate.downgrade(postgres_url, "base")
+    assert options() == {}
+    migrate.upgrade(postgres_url)
+    assert options()["vacuum_index_cleanup"] == "on"
+
+
 def test_the_comparison_notices_a_difference(url, other_url):
     migrate.upgrade(url)
     migrate.upgrade(other_url)

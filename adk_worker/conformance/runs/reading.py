@@ -9,7 +9,7 @@ import pytest
 
 from adk_worker.conformance.names import HOSTILE_RUNS, REFUSED_NAMES
 from adk_worker.conformance.runs.driver import PATIENT, TENANT, Driver
-from adk_worker.conformance.waiting import LONG, until
+from adk_worker.conformance.waiting import LONG, SOON, until
 from adk_worker.errors import InvalidNameError
 from adk_worker.events import Event, NewEvent
 from adk_worker.filters import RunFilter
@@ -138,6 +138,61 @@ class ReadingConformance:
             assert [run.run_id for run in (*page, *rest)] == [f"{status}-1", f"{status}-0"]
             assert end is None
 
+    async def test_a_list_by_status_follows_the_lease(self, stores: Stores) -> None:
+        """L2: whoever gives it to whom."""
+        other, driver = Driver(stores, run_id="other"), Driver(stores)
+        await other.submit()
+        ticket = (await driver.submit()).ticket
+
+        async def is_listed_as(status: RunStatus) -> bool:
+            ways: tuple[dict[str, Any], ...] = ({}, {"tenant": TENANT}, {"agent": "booking"}, {"run_id": "run"})
+            for way in ways:
+                listed = []
+                for live in (RunStatus.QUEUED, RunStatus.RUNNING):
+                    page, _ = await stores.runs.list(RunFilter(status=live, **way), limit=10)
+                    listed += [(run.run_id, live) for run in page]
+                mine = [] if status is RunStatus.PARKED else [("run", status)]
+                others = [] if "run_id" in way else [("other", RunStatus.QUEUED)]
+                if sorted(listed) != sorted([*mine, *others]):
+                    return False
+            return True
+
+        assert await is_listed_as(RunStatus.QUEUED)
+        assert ticket is not None
+        taken = await driver.take(ticket, ttl=SOON)
+        assert taken is not None
+        assert await is_listed_as(RunStatus.RUNNING)
+        await driver.lapse()
+        at_a_terminal = await stores.leases.acquire("run", tenant=TENANT, holder="ann", ttl_seconds=LONG)
+        assert await is_listed_as(RunStatus.RUNNING)
+        await stores.leases.release(at_a_terminal)
+        assert await is_listed_as(RunStatus.QUEUED)
+        await driver.dead_worker()
+        assert await is_listed_as(RunStatus.RUNNING)
+        await driver.reap()
+        assert await is_listed_as(RunStatus.QUEUED)
+        lease = await driver.worker()
+        await stores.runs.renew_many([lease], ttl_seconds=LONG)
+        assert await is_listed_as(RunStatus.RUNNING)
+        await driver.commit(lease, 1, Then.HAND_OVER)
+        assert await is_listed_as(RunStatus.QUEUED)
+        await driver.park(await driver.worker())
+        assert await is_listed_as(RunStatus.PARKED)
+        await driver.requeue()
+        assert await is_listed_as(RunStatus.QUEUED)
+
+    async def test_a_name_that_is_submitted_again_is_listed_as_new(self, stores: Stores) -> None:
+        """Once its run has been pruned, the next one under it stands where any new one would."""
+        first, between = Driver(stores, run_id="first"), Driver(stores, run_id="between")
+        await first.commit(await first.worker(), 1, Then.COMPLETE)
+        await stores.runs.prune(Prune(older_than=0.0), limit=10)
+        await between.submit()
+        await first.submit()
+
+        for where in (RunFilter(), RunFilter(status=RunStatus.QUEUED), RunFilter(tenant=TENANT)):
+            page, _ = await stores.runs.list(where, limit=10)
+            assert [run.run_id for run in page] == ["first", "between"]
+
     async def test_runs_are_listed_by_tenant_and_by_attention(self, stores: Stores) -> None:
         """T1: one tenant's, or all; those that somebody has to look at, or the others."""
         for tenant in (TENANT, "other"):
@@ -157,6 +212,9 @@ class ReadingConformance:
         assert await listed(attention=False) == [("other", "fine"), (TENANT, "fine")]
         assert await listed(tenant="other", attention=True) == [("other", "queued"), ("other", "odd")]
         assert await listed(tenant=TENANT, attention=True, status=RunStatus.PARKED) == [(TENANT, "odd")]
+        assert await listed(attention=True, status=RunStatus.QUEUED) == [("other", "queued"), (TENANT, "queued")]
+        assert await listed(tenant=TENANT, attention=False, status=RunStatus.RUNNING) == [(TENANT, "fine")]
+        assert await listed(attention=True, status=RunStatus.RUNNING) == []
         assert len(await listed()) == 6
 
     async def test_runs_are_listed_by_agent_and_by_one_attention(self, stores: Stores) -> None:

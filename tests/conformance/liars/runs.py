@@ -24,7 +24,7 @@ from adk_worker.memory import (
 from adk_worker.memory.data import StoredCheckpoint, as_run_lease
 from adk_worker.messages import load_messages
 from adk_worker.resealing import Reseal
-from adk_worker.runs import Renewal
+from adk_worker.runs import Renewal, RunStatus
 from adk_worker.transitions import Phase, State, Then, Verdict
 from tests.conformance.liars.lie import Lie, bundle, row, standing
 
@@ -592,6 +592,40 @@ class Finding(MemoryRunStore):
         return [run for run in page if run.run_id.startswith(where.run_id)], cursor
 
 
+class Unheeding(MemoryRunStore):
+    """Lists as running what was taken, whoever has its lease since (L2)."""
+
+    async def take(self, run_id, *, tenant, ticket, holder, ttl_seconds):
+        taken = await super().take(run_id, tenant=tenant, ticket=ticket, holder=holder, ttl_seconds=ttl_seconds)
+        if taken is not None:
+            self._taken = {*getattr(self, "_taken", ()), taken.run.run_id}
+        return taken
+
+    async def list(self, where, *, limit, after=None):
+        if where.status not in {RunStatus.QUEUED, RunStatus.RUNNING}:
+            return await super().list(where, limit=limit, after=after)
+        found, _ = await super().list(replace(where, status=None), limit=limit, after=after)
+        live = [run for run in found if run.status in {RunStatus.QUEUED, RunStatus.RUNNING}]
+        running = where.status is RunStatus.RUNNING
+        return [run for run in live if (run.run_id in getattr(self, "_taken", ())) is running], None
+
+
+class Recalling(MemoryRunStore):
+    """Gives a run the number of the one that was pruned under its name."""
+
+    async def prune(self, which, *, limit, after=None):
+        self._numbers = {key: run.number for key, run in self._data.runs.items()}
+        return await super().prune(which, limit=limit, after=after)
+
+    async def submit(self, new, *, policy, connection=None):
+        submitted = await super().submit(new, policy=policy, connection=connection)
+        key = new.tenant, new.run_id
+        number = getattr(self, "_numbers", {}).get(key)
+        if number is not None:
+            self._data.runs[key] = replace(self._data.runs[key], number=number)
+        return submitted
+
+
 class Grabbing(MemoryRunStore):
     """Takes the lease to look at a run (L2)."""
 
@@ -757,6 +791,8 @@ LIES = (
     _lie("test_runs_are_listed_by_agent_and_by_one_attention", runs=Unsorting),
     _lie("test_runs_are_listed_by_when_they_were_submitted_and_written", runs=Unsorting),
     _lie("test_a_run_is_found_without_its_tenant", runs=Finding),
+    _lie("test_a_list_by_status_follows_the_lease", runs=Unheeding),
+    _lie("test_a_name_that_is_submitted_again_is_listed_as_new", runs=Recalling),
     _lie("test_looking_changes_nothing", runs=Grabbing),
     _lie("test_the_same_request_finds_the_run", runs=Orphaning),
     _lie("test_its_fences_are_never_given_again", runs=Resetting),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from adk_worker.runs import Sweep
 
 
 class Lifecycle(Protocol):
@@ -47,4 +50,13 @@ class TellsRisks(Protocol):
 
         :raises StoreUnavailableError: no answer.
         """
+        ...
+
+
+@runtime_checkable
+class TellsSweeps(Protocol):
+    """A lifecycle that can be asked whether anything reaps."""
+
+    async def swept(self) -> Sweep:
+        """The store's clock, and when the last sweep began. Only reads, unlike ``RunStore.sweep``."""
         ...

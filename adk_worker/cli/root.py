@@ -20,6 +20,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "db": "adk_worker.cli.db:db",
         "dev": "adk_worker.cli.dev:dev",
         "find": "adk_worker.cli.find:find",
+        "doctor": "adk_worker.cli.doctor:doctor",
         "inspect": "adk_worker.cli.inspect:inspect",
         "list": "adk_worker.cli.runs:list_runs",
         "prune": "adk_worker.cli.prune:prune",

@@ -140,8 +140,8 @@ class FromSettings:
             await stores.lifecycle.close()
 
     @staticmethod
-    def settings() -> tuple[Settings, bool]:
-        """The settings, and whether they are an ``adk dev``'s."""
+    def settings(*, tell: bool = True) -> tuple[Settings, bool]:
+        """The settings, and whether they are an ``adk dev``'s; ``tell`` says of names that nobody reads."""
         from adk_worker.settings import PREFIX, Settings
 
         given: dict[str, Any] = {}
@@ -160,7 +160,7 @@ class FromSettings:
                 }
                 if os.environ.get(f"{PREFIX}SEAL_KEYS"):
                     given.pop("seal_keys_file", None)  # it says the same otherwise
-        settings = load_settings(**given)
+        settings = load_settings(**given) if tell else Settings.load(**given)
         if settings.store_url.startswith("memory:"):
             raise ConfigurationError(
                 "a store in memory is shared with no other process: nothing of it can be seen from here. Set "

@@ -10,7 +10,7 @@ from adk_worker.memory.history import MemoryHistoryStore
 from adk_worker.memory.idempotency import MemoryIdempotencyStore
 from adk_worker.memory.leases import MemoryLeaseStore
 from adk_worker.memory.runs import MemoryRunStore
-from adk_worker.runs import Stores
+from adk_worker.runs import Stores, Sweep
 
 
 class MemoryLifecycle:
@@ -28,6 +28,10 @@ class MemoryLifecycle:
                 raise ConfigurationError(f"the store's epoch is {MAX_EPOCH} already, and fences have no room for more.")
             self._data.epoch += 1
             return self._data.epoch
+
+    async def swept(self) -> Sweep:
+        with self._data.lock:
+            return Sweep(self._data.clock(), self._data.last_sweep)
 
     async def close(self) -> None:
         pass

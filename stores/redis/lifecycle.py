@@ -8,6 +8,8 @@ from typing import Final
 from adk_worker.errors import ConfigurationError, SchemaVersionError
 from adk_worker.lease_transitions import MAX_EPOCH
 from adk_worker.log import get_logger
+from adk_worker.runs import Sweep
+from stores.redis import sweeping
 from stores.redis.durability import SETTINGS, Facts, judge
 from stores.redis.keys import BUCKETS, Keys
 from stores.redis.server import FORMAT, UPGRADE, Process, Server
@@ -37,6 +39,10 @@ class RedisLifecycle:
     async def risks(self) -> Sequence[str]:
         """See :class:`~adk_worker.lifecycle.TellsRisks`."""
         return await self._server.run(lambda process: [f"{facts.name}: {risk}" for facts, risk in _risks(process)])
+
+    async def swept(self) -> Sweep:
+        """See :class:`~adk_worker.lifecycle.TellsSweeps`."""
+        return await self._server.run(sweeping.swept)
 
     async def bump_epoch(self) -> int:
         return await self._server.run(bump_epoch)

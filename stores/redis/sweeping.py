@@ -60,6 +60,14 @@ def sweep(process: Process) -> Sweep:
     return Sweep(server_time(seconds, microseconds), None if last is None else float(last))
 
 
+def swept(process: Process) -> Sweep:
+    """See :class:`adk_worker.lifecycle.TellsSweeps`."""
+    # The script that looks for lapsed leases tells the clock too; the first bucket is where it is kept.
+    now, _ = _lapsed(process, 0, 0)
+    last = process.ask(lambda client: client.get(SWEPT), reading=True)
+    return Sweep(now, None if last is None else float(last))
+
+
 def oldest_lapsed(process: Process) -> float | None:
     """See :meth:`adk_worker.runs.RunStore.oldest_lapsed`."""
     found = [_lapsed(process, bucket, 1) for bucket in range(BUCKETS)]

@@ -9,7 +9,9 @@ from sqlalchemy import Connection, func, select, text, true, update
 
 from adk_worker.errors import ConfigurationError, SchemaVersionError
 from adk_worker.lease_transitions import MAX_EPOCH
+from adk_worker.runs import Sweep
 from stores.sql.database import Database
+from stores.sql.dialects import store_clock
 from stores.sql.failures import no_session
 from stores.sql.limits import MARK
 from stores.sql.schema import SCHEMA_VERSION, schema_row
@@ -19,6 +21,7 @@ from stores.sql.schema import SCHEMA_VERSION, schema_row
 _WAIT_FOR_WRITERS: Final = text("LOCK TABLE adk_run_leases IN EXCLUSIVE MODE")
 _VERSION: Final = select(schema_row.c.version)
 _VERSION_AND_MARK: Final = _VERSION.add_columns(func.current_setting(MARK, true()).label("mark"))
+_SWEPT: Final = select(store_clock().label("now"), schema_row.c.last_sweep)
 _RAISE: Final = (
     update(schema_row)
     .where(schema_row.c.epoch < MAX_EPOCH)
@@ -50,6 +53,10 @@ class SqlLifecycle:
 
         return await self._database.write(differences)
 
+    async def swept(self) -> Sweep:
+        """See :class:`~adk_worker.lifecycle.TellsSweeps`."""
+        return await self._database.read(_swept)
+
     async def bump_epoch(self) -> int:
         epoch = await self._database.write(_raise)
         if epoch is None:
@@ -58,6 +65,11 @@ class SqlLifecycle:
 
     async def close(self) -> None:
         await self._database.close()
+
+
+def _swept(tx: Connection) -> Sweep:
+    row = tx.execute(_SWEPT).one()
+    return Sweep(row.now, row.last_sweep)
 
 
 def _raise(tx: Connection) -> int | None:

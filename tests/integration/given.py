@@ -95,3 +95,8 @@ async def undecided(driver):
 @state
 async def waiting_for_an_approval(driver):
     await driver.commit(await driver.worker(), 1, Then.WAIT_APPROVAL, attention=Attention.APPROVAL, detail="req-9")
+
+
+@state
+async def swept(driver):
+    await driver.runs.sweep()

@@ -32,6 +32,7 @@ ROWS = [
     ("db upgrade", "nothing", "", 0),
     ("db verify", "nothing", "", 0),
     ("find", "queued", "run_1", 0),
+    ("doctor", "queued", "--timeout 1", 4),
     ("inspect", "nothing", "run_1 --tenant acme", 1),
     ("inspect", "held", "run_1 --tenant acme", 3),
     ("inspect", "undecided", "run_1 --tenant acme --events", 4),

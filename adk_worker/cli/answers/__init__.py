@@ -21,7 +21,7 @@ from adk_worker.cli.answers.runs import (
 )
 from adk_worker.cli.answers.secrets import SealKeysListAnswer, SealKeysNewAnswer
 from adk_worker.cli.answers.store import DbBumpEpochAnswer, DbUpgradeAnswer, DbVerifyAnswer
-from adk_worker.cli.answers.workers import AliveAnswer
+from adk_worker.cli.answers.workers import AliveAnswer, DoctorAnswer
 
 ANSWERS: Final[Mapping[str, Any]] = MappingProxyType(
     {
@@ -32,6 +32,7 @@ ANSWERS: Final[Mapping[str, Any]] = MappingProxyType(
         "db upgrade": DbUpgradeAnswer,
         "db verify": DbVerifyAnswer,
         "find": RunAnswer,
+        "doctor": DoctorAnswer,
         "inspect": InspectAnswer,
         "list": RunAnswer,
         "prune": PruneAnswer,

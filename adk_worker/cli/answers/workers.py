@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from adk_worker.cli.answers.model import Answer
+from adk_worker.cli.checkup.finding import Level
 from adk_worker.pulse import Phase, Sign
 
 
@@ -25,3 +26,13 @@ class AliveAnswer(Answer):
     seconds_since_seen: float
     seconds_since_heard: float | None
     seconds_in_phase: float
+
+
+class DoctorAnswer(Answer):
+    """One thing that was looked at."""
+
+    check: str
+    level: Level
+    found: str
+    todo: str | None
+    """What to do about it."""

@@ -15,6 +15,7 @@ from adk_worker.errors import StaleFenceError
 from adk_worker.events import EventKind
 from adk_worker.lease import QUEUE
 from adk_worker.lease_transitions import Holding
+from adk_worker.lifecycle import TellsSweeps
 from adk_worker.runs import Dispatch, Reaped, RunStatus, Stores
 from adk_worker.transitions import Attention, Then, Verdict
 
@@ -304,6 +305,18 @@ class ReaperConformance:
 
         assert (first.last, second.last, third.last) == (None, first.now, second.now)
         assert first.now <= second.now <= third.now
+
+    async def test_to_ask_when_it_was_swept_is_no_sweep(self, stores: Stores) -> None:
+        """For those alone whose lifecycle tells it (``TellsSweeps``)."""
+        if not isinstance(stores.lifecycle, TellsSweeps):
+            return
+        before = await stores.lifecycle.swept()
+        swept = await stores.runs.sweep()
+        once, again = await stores.lifecycle.swept(), await stores.lifecycle.swept()
+
+        assert (before.last, swept.last) == (None, None)
+        assert once.last == again.last == swept.now
+        assert before.now <= swept.now <= once.now <= again.now
 
     async def test_the_oldest_lapsed_lease_says_how_far_behind_the_reaper_is(self, stores: Stores) -> None:
         """L6: in seconds, of a worker's lease and of the queue's."""

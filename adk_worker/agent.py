@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
+from adk_worker.approvals import Approval, approval_of
 from adk_worker.errors import ConfigurationError
 from adk_worker.messages import canonical_json
 from adk_worker.model import ModelProvider, ToolSpec
@@ -30,6 +31,8 @@ class Agent:
     :param model: a model's name, such as ``scripted:myshop.scripts:booking``, or a :class:`ModelProvider`.
     :param tools: made by :func:`tool`; their names differ.
     :param max_iterations: how many model calls a run may make.
+    :param requires_approval: a person has to approve each call of every tool that declares nothing of its own; with
+        :class:`Approval`, who may, in what time, and of which calls (P1).
     :param revision: names what the agent is to the runs that it began: a run is carried on only by an agent of its own
         revision. By default :func:`digest_of`; give one where you know that runs of an older agent can go on with this
         one, and raise it where the digest would not notice a change (the source of tools is not in it).
@@ -41,6 +44,7 @@ class Agent:
     model: str | ModelProvider
     tools: tuple[Tool, ...] = field(repr=False)
     max_iterations: int
+    requires_approval: bool | Approval
     revision: str
 
     def __init__(
@@ -51,11 +55,14 @@ class Agent:
         tools: Sequence[Tool] = (),
         max_iterations: int = DEFAULT_MAX_ITERATIONS,
         revision: str | None = None,
+        *,
+        requires_approval: bool | Approval = False,
     ) -> None:
         _check(name, instructions, model, max_iterations)
         checked = _checked_tools(name, tools)
+        approval = approval_of(requires_approval, of=f"agent {name!r}")
         if revision is None:
-            revision = digest_of(name, instructions, model, checked)
+            revision = digest_of(name, instructions, model, checked, approval)
         elif not _REVISION.fullmatch(revision):
             raise ConfigurationError(
                 f"agent {name!r} has revision={revision!r}; it has to be 1 to 100 letters of ASCII, digits, '.', '_', "
@@ -67,6 +74,7 @@ class Agent:
             "model": model,
             "tools": checked,
             "max_iterations": max_iterations,
+            "requires_approval": requires_approval,
             "revision": revision,
         }
         self.__dict__.update(fields)
@@ -112,6 +120,11 @@ class Agent:
         return carry(agent, how)
 
     @property
+    def approval(self) -> Approval | None:
+        """What is declared of approvals for all tools; ``None`` where none is required."""
+        return approval_of(self.requires_approval, of=f"agent {self.name!r}")
+
+    @property
     def model_name(self) -> str:
         """The model's name, whether a name or a provider was given."""
         return _model_name(self.model)
@@ -131,12 +144,18 @@ class Agent:
         return next((tool for tool in self.tools if tool.name == name), None)
 
 
-def digest_of(name: str, instructions: str, model: str | ModelProvider, tools: Sequence[Tool]) -> str:
+def digest_of(
+    name: str,
+    instructions: str,
+    model: str | ModelProvider,
+    tools: Sequence[Tool],
+    approval: Approval | None = None,
+) -> str:
     """The revision of an agent that was given none: 16 hex digits, the same in every process (C7).
 
-    It covers what decides how a run goes on: name, instructions, the model's name, and each tool's name, description,
-    schema, effect and approval. The order of tools is not in it, nor is any source. A schema is pydantic's: a pydantic
-    that words it differently is another revision.
+    It covers what decides how a run goes on: name, instructions, the model's name, each tool's name, description,
+    schema, effect and approval, and the agent's own approval; a policy counts by its name. The order of tools is not in
+    it, nor is any source. A schema is pydantic's: a pydantic that words it differently is another revision.
     """
     described = [
         {
@@ -144,12 +163,21 @@ def digest_of(name: str, instructions: str, model: str | ModelProvider, tools: S
             "description": tool.description,
             "schema": tool.schema,
             "effect": str(tool.effect),
-            "requires_approval": tool.requires_approval,
+            "requires_approval": _described(tool.approval),
         }
         for tool in sorted(tools, key=lambda tool: tool.name)
     ]
-    text = canonical_json(["adk-agent-1", name, instructions, _model_name(model), described])
+    said: list[Any] = ["adk-agent-1", name, instructions, _model_name(model), described]
+    if approval is not None:  # an agent without one has the revision that it had before there was any
+        said.append(_described(approval))
+    text = canonical_json(said)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _described(approval: Approval | None) -> dict[str, JsonValue] | bool:
+    if approval is None:
+        return False
+    return True if approval == Approval() else approval.described()
 
 
 def _model_name(model: str | ModelProvider) -> str:

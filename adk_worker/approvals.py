@@ -278,6 +278,21 @@ class Answer:
             raise ConfigurationError(f"the reason has {len(self.reason)} characters; at most {MAX_REASON} are kept.")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a person says about a call of a run in process: for :meth:`AgentRunner.resume`.
+
+    :param by: who says so, and has been authenticated by you.
+    :param reason: told to the model with a denial.
+    :param digest: of the arguments that they have seen, if they say: other ones are refused.
+    """
+
+    approved: bool
+    by: str
+    reason: str | None = None
+    digest: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Answered:
     """A request that was answered, its run after that, and the ticket to dispatch.

@@ -44,6 +44,10 @@ class OutstandingCall(BaseModel):
     effect: Effect = Effect.EFFECTFUL
     key: str | None = None
     """Its idempotency key; ``None`` where no idempotency store was there to record an intent (I6)."""
+    needs_approval: bool = False
+    """Whether a person has to approve it, as its tool or a policy said when it was asked for (P1)."""
+    grant_id: str | None = None
+    """The grant under which it is made without being asked about (P1)."""
     outcome: ToolOutcome | None = None
     """Set for a call that was refused before it was ever started: there is nothing to dispatch."""
 
@@ -90,6 +94,7 @@ class Checkpoint(BaseModel):
     masks: dict[str, JsonValue] = Field(default_factory=dict)
     """State of the run's masker, so that placeholders go on where they stopped (R2)."""
     grant_id: str | None = None
+    """The grant under which the run acted last without asking; each call of a turn has its own (P1)."""
     execution: int = Field(default=1, ge=1)
     """Which execution of the run this is; rises by one each time that the run crosses (K1)."""
     journal: Journal = Journal()

@@ -1,4 +1,4 @@
-"""The client for web apps: submit a run, look at it, wait for it, stop it, queue it again.
+"""The client for web apps: submit a run, look at it, wait for it, answer what it asks, stop it, queue it again.
 
 :class:`Fleet` is async and may be used from any event loop. :attr:`Fleet.sync` has the same methods for code without
 one. This module imports neither Celery nor a driver.
@@ -21,9 +21,9 @@ from adk_worker.filters import RunFilter
 from adk_worker.inspection import Inspection, inspect_run
 from adk_worker.log import get_logger
 from adk_worker.names import check_name, check_run
+from adk_worker.people import People
 from adk_worker.pruning import Prune, Pruned
-from adk_worker.results import text_of
-from adk_worker.runs import Dispatch, NewRun, Run, RunStatus, Stores, Submitted
+from adk_worker.runs import NewRun, Run, RunStatus, Stores, Submitted
 from adk_worker.submission import checked
 from adk_worker.sync import SyncFace
 from adk_worker.transitions import Attention, FleetPolicy
@@ -51,7 +51,7 @@ class Closes(Protocol):
         ...
 
 
-class Fleet:
+class Fleet(People):
     """A fleet as its users see it. Made once per process: ``Fleet.from_settings()``, or from parts.
 
     :param registry: the agents that this process knows. With one, an unknown agent is refused at once; without one
@@ -71,12 +71,9 @@ class Fleet:
         redactor: Redactor | None = None,
         verifier: Verifier | None = None,
     ) -> None:
-        self.stores = stores
-        self._dispatcher = dispatcher
-        self._policy = policy or FleetPolicy()
+        policy = policy or FleetPolicy()
+        super().__init__(stores, dispatcher, policy=policy, redactor=redactor, verifier=verifier)
         self._registry = registry
-        self._redactor = redactor
-        self._verifier = verifier
         self._sync: SyncFace[Fleet] | None = None
 
     @classmethod
@@ -353,21 +350,10 @@ class Fleet:
             await self._dispatcher.close()
         await self.stores.lifecycle.close()
 
-    async def _allowed(self, by: str, action: Action, run_id: str, *, tenant: str) -> Actor:
-        """Who acts, if they may (P5)."""
-        check_run(tenant, run_id)
-        actor = Actor.here(by)
-        await verify(self._verifier, actor, action, tenant=tenant, run_id=run_id)
-        return actor
-
     def _masked(self, new: NewRun) -> NewRun:
         """The submit as it may be stored: JSON, and without a secret (R1)."""
         asked = checked(new)  # first: masking walks through it
-        if self._redactor is None:
-            from adk_worker.redaction import Redactor  # noqa: PLC0415 - for those who submit
-
-            self._redactor = Redactor()
-        masker = self._redactor.masker(of=(asked.tenant, asked.run_id))
+        masker = self._redacting().masker(of=(asked.tenant, asked.run_id))
         masked = replace(asked, input=masker.text(asked.input), metadata=masker.json(asked.metadata))
         return replace(masked, masks=masker.state())
 
@@ -386,15 +372,3 @@ class Fleet:
             reraise=True,
         )
         return await retrying(self.stores.runs.submit, new, policy=self._policy)
-
-    async def _dispatched(self, submitted: Submitted, *, recovery: bool = False) -> bool:
-        """Publish, if there is something to be published; whether that went well."""
-        if submitted.ticket is None:
-            return True
-        run = submitted.run
-        try:
-            await self._dispatcher.dispatch(Dispatch(run.tenant, run.run_id, submitted.ticket, recovery))
-        except Exception as error:  # noqa: BLE001 - the ticket is in the store: the reaper publishes it
-            _log.warning("dispatch_failed", run_id=run.run_id, ticket=submitted.ticket, error=text_of(error))
-            return False
-        return True

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from adk_worker import events
+from adk_worker.approvals import Asked
 from adk_worker.checkpoint import Checkpoint, encode_checkpoint
 from adk_worker.errors import CheckpointTooLargeError, ClaimOwnerError, StoreUnavailableError
 from adk_worker.events import NewEvent
@@ -83,6 +84,8 @@ class FleetScribe:
             then=then,
             segment=segment,
             settled=tuple(wrapped.settled),
+            requests=tuple(wrapped.requests) if then is Then.WAIT_APPROVAL else (),
+            denials=tuple(wrapped.denials),
             attention=attention,
             detail=wrapped.detail,
             events=_events(wrapped),
@@ -115,6 +118,10 @@ class FleetScribe:
 
     async def peek(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, Claim | None]:
         return await self._certain(lambda: self._stores.idempotency.peek(keys, tenant=tenant))
+
+    async def approvals(self, frontier: Checkpoint) -> Asked:
+        run_id, tenant = frontier.run_id, frontier.tenant
+        return await self._certain(lambda: self._stores.runs.approvals(run_id, tenant=tenant))
 
     async def begin(self, intents: Sequence[Intent]) -> tuple[Standing, Sequence[Claim]]:
         committed, claims = await self._certain(

@@ -7,12 +7,16 @@ model.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from adk_worker import asking
+from adk_worker.approvals import Approvals
+from adk_worker.asking import Answers
 from adk_worker.checkpoint import Checkpoint, CheckpointBoundary, OutstandingCall
 from adk_worker.continuation import continued
-from adk_worker.errors import CallKeyReusedError, ModelError, ToolArgumentsError
+from adk_worker.errors import CallKeyReusedError, ModelError, NotApprovedError, ToolArgumentsError
 from adk_worker.idempotency import call_key
 from adk_worker.interruption import Cause, Interrupted
 from adk_worker.invocation import refuse_invalid, refuse_masked, refuse_unknown
@@ -90,12 +94,11 @@ class Iteration:
     async def run(self, frontier: Checkpoint) -> Iterated:
         """One iteration from ``frontier``, whose ``messages`` are the whole transcript."""
         if frontier.boundary is CheckpointBoundary.BEFORE_APPROVAL:
-            # Only the decision itself moves such a frontier on: being resumed is no approval (P1).
-            detail = "waiting for an approval"
-            standing = await self._in.scribe.park(attention=Attention.APPROVAL, detail=detail)
-            return self._left(frontier, standing, IterationEnd.WAITING_APPROVAL, detail)
+            # Read under the lease. Only the decisions themselves move it on: being resumed is no approval (P1).
+            asked = await self._in.scribe.approvals(frontier)
+            return await self._act(asking.answers_to(frontier, asked.approvals, self._in.masker), fresh=False)
         if frontier.calls:
-            return await self._play(frontier, fresh=False)
+            return await self._act(asking.answers_to(frontier, Approvals(), self._in.masker), fresh=False)
         if frontier.iteration >= self._in.agent.max_iterations:
             detail = f"the agent did not finish within its {self._in.agent.max_iterations} iterations (max_iterations)"
             return self._left(frontier, await self._in.scribe.fail(detail=detail), IterationEnd.FAILED, detail)
@@ -115,17 +118,30 @@ class Iteration:
         if not answered.calls:
             wrapped = Wrapped(answered, Turnover.COMPLETE, last=True)
             return self._left(answered, await self._in.scribe.boundary(wrapped), IterationEnd.COMPLETED)
-        waiting = [call.tool for call in answered.calls if call.outcome is None and self._needs_approval(call)]
-        if waiting:
-            # Asked before any call of the turn is dispatched; all of them survive the wait in the frontier (P1).
-            at = answered.updated(boundary=CheckpointBoundary.BEFORE_APPROVAL)
-            detail = f"waiting for an approval of {', '.join(waiting)}"
-            wrapped = Wrapped(at, Turnover.WAIT_APPROVAL, last=True, attention=Attention.APPROVAL, detail=detail)
-            return self._left(at, await self._in.scribe.boundary(wrapped), IterationEnd.WAITING_APPROVAL, detail)
+        answered = await self._in.interruption.guard(asking.marked(answered, self._in))
+        if any(map(asking.needs_person, answered.calls)):
+            answered = asking.under_grants(answered, await self._in.scribe.approvals(answered))
+        answers = asking.answers_to(answered, Approvals(), self._in.masker)
+        if answers.unanswered:
+            return await self._wait(answered, answers.unanswered)
         standing = await self._in.scribe.boundary(Wrapped(answered, Turnover.ON))
         if standing is not Standing.KEPT:
             return self._left(answered, standing, IterationEnd.HANDED_OVER)
-        return await self._play(answered, fresh=True)
+        return await self._act(answers, fresh=True)
+
+    async def _wait(self, frontier: Checkpoint, calls: Sequence[OutstandingCall]) -> Iterated:
+        """Ask people about ``calls``, before any call of the turn is dispatched; all survive the wait (P1)."""
+        at = frontier.updated(boundary=CheckpointBoundary.BEFORE_APPROVAL)
+        detail = f"waiting for an approval of {', '.join(call.tool for call in calls)}"
+        wrapped = Wrapped(
+            at,
+            Turnover.WAIT_APPROVAL,
+            last=True,
+            requests=asking.requests(calls, self._in.agent, expires_in=self._in.approval_expires),
+            attention=Attention.APPROVAL,
+            detail=detail,
+        )
+        return self._left(at, await self._in.scribe.boundary(wrapped), IterationEnd.WAITING_APPROVAL, detail)
 
     async def _complete(self, frontier: Checkpoint) -> ModelAnswer:
         try:
@@ -217,15 +233,26 @@ class Iteration:
             return invalid.model_copy(update={"content": masker.json(invalid.content)})
         return None
 
-    def _needs_approval(self, call: OutstandingCall) -> bool:
-        tool = self._in.agent.tool(call.tool)
-        return tool is not None and tool.requires_approval
-
     # --- the calls --------------------------------------------------------------------------------------------
 
-    async def _play(self, frontier: Checkpoint, *, fresh: bool) -> Iterated:
-        scribe = self._in.scribe
-        turn = Turn(frontier, self._in)
+    async def _act(self, answers: Answers, *, fresh: bool) -> Iterated:
+        """Make what was approved and what needs nobody, and tell of what was denied; or ask, if an answer is missing.
+
+        A grant may be over by the moment at which its call is begun: then nothing of that was begun.
+        """
+        stood = answers.stood
+        if answers.unanswered:
+            return await self._wait(asking.stepped(stood), answers.unanswered)
+        try:
+            return await self._play(answers, fresh=fresh)
+        except NotApprovedError as error:
+            left = asking.without_grants(stood, error.keys)
+            calls = [call for call in left.calls if asking.asked_key(call) in error.keys]
+            return await self._wait(asking.stepped(left), calls)
+
+    async def _play(self, answers: Answers, *, fresh: bool) -> Iterated:
+        scribe, frontier = self._in.scribe, answers.frontier
+        turn = Turn(frontier, self._in, answers.permits)
         ended: TurnEnd | None = None
         while ended is None:
             try:
@@ -247,13 +274,14 @@ class Iteration:
         if ended.standing is not Standing.KEPT:
             return self._left(frontier, ended.standing, IterationEnd.HANDED_OVER)
         try:
-            return await self._turned(frontier, ended.outcomes, turn)
+            return await self._turned(answers, ended.outcomes, turn)
         except Exception:
             # Refused, or never taken: what the calls said is evidence that no lease has to be live for (F4).
             await turn.record_unrecorded()
             raise
 
-    async def _turned(self, frontier: Checkpoint, outcomes: tuple[ToolOutcome, ...], turn: Turn) -> Iterated:
+    async def _turned(self, answers: Answers, outcomes: tuple[ToolOutcome, ...], turn: Turn) -> Iterated:
+        frontier = answers.frontier
         if self._in.interruption.cause is Cause.SUPERSEDED:
             raise Interrupted(Cause.SUPERSEDED)
         calls = sorted(frontier.calls, key=lambda call: call.index)
@@ -273,7 +301,7 @@ class Iteration:
         if self._in.continuation.due(turned.journal, history_bytes=turned.journal.history_bytes):
             left = turned.journal
             turned = continued(turned, tenant=turned.tenant, agent_name=self._in.agent.name).frontier
-        wrapped = Wrapped(turned, Turnover.ON, last=True, settled=turn.unrecorded(), left=left)
+        wrapped = Wrapped(turned, Turnover.ON, last=True, settled=turn.unrecorded(), denials=answers.denials, left=left)
         standing = await self._in.scribe.boundary(wrapped)
         if standing is Standing.KEPT:
             return Iterated(turned, IterationEnd.KEPT)

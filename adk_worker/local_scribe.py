@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from adk_worker.checkpoint import Checkpoint, Checkpointer
+from adk_worker.approvals import ApprovalRequest, Approvals, Asked, Decision, RequestState
+from adk_worker.asking import asked_digest, asked_key, needs_person
+from adk_worker.checkpoint import Checkpoint, Checkpointer, OutstandingCall
 from adk_worker.errors import ClaimOwnerError, StaleFenceError
 from adk_worker.history import Handle, HistoryStore
 from adk_worker.idempotency import Claim, IdempotencyStore, Intent, mark_key
@@ -24,7 +27,7 @@ class LocalScribe:
     takes back: no mark, no dispatch (C3).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what there is, and what is left out is not there
         self,
         *,
         tenant: str,
@@ -35,6 +38,7 @@ class LocalScribe:
         history: HistoryStore | None,
         handle: Handle | None = None,
         lease: RunLease | None = None,
+        decisions: Mapping[str, Decision] = MappingProxyType({}),
     ) -> None:
         self._tenant = tenant
         self._run_id = run_id
@@ -44,6 +48,7 @@ class LocalScribe:
         self._history = history
         self._handle = handle or Handle.empty(run_id)
         self._lease = lease
+        self._decisions = decisions
         self._ahead = False
         self._mark: Claim | None = None
         self.rests: tuple[Attention, str] | None = None
@@ -109,6 +114,33 @@ class LocalScribe:
 
     async def peek(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, Claim | None]:
         return {} if self._idempotency is None else await self._idempotency.peek(keys, tenant=tenant)
+
+    async def approvals(self, frontier: Checkpoint) -> Asked:
+        """What the caller has decided, and what was: a call that has a claim was approved before it was begun."""
+        waiting = [call for call in frontier.calls if needs_person(call)]
+        claims = await self.peek([call.key for call in waiting if call.key is not None], tenant=self._tenant)
+        requests = [self._answered(call, claims.get(call.key or "")) for call in waiting]
+        return Asked(0.0, Approvals(tuple(request for request in requests if request is not None)))
+
+    def _answered(self, call: OutstandingCall, claim: Claim | None) -> ApprovalRequest | None:
+        decision = self._decisions.get(call.call_id)
+        if decision is None and claim is None:
+            return None
+        approved = claim is not None or (decision is not None and decision.approved)
+        return ApprovalRequest(
+            request_id=call.call_id,
+            call_id=call.call_id,
+            key=asked_key(call),
+            tool=call.tool,
+            digest=asked_digest(call),
+            arguments={},
+            approvers=(),
+            asked_at=0.0,
+            expires_at=0.0,
+            state=RequestState.APPROVED if approved else RequestState.DENIED,
+            answered_by=None if decision is None else decision.by,
+            reason=None if decision is None else decision.reason,
+        )
 
     async def begin(self, intents: Sequence[Intent]) -> tuple[Standing, Sequence[Claim]]:
         if self._idempotency is None:

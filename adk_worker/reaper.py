@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from adk_worker.approvals import Expired
 from adk_worker.lease_transitions import Holding
 from adk_worker.log import get_logger
 from adk_worker.results import text_of
@@ -34,10 +35,12 @@ class SweepReport:
     """Their message was lost, or is late."""
     parked: int = 0
     """They died too often, or their frontier is behind what ran."""
+    expired: int = 0
+    """Their approvals came to nothing in time: denied."""
     cancelled: int = 0
     """They had been asked to end."""
     unpublished: int = 0
-    """Of the first two, those whose message the broker did not take. Their leases lapse again."""
+    """Of all that were queued, those whose message the broker did not take. Their leases lapse again."""
     counted: bool = True
     """Whether deaths counted towards ``poisoned``."""
 
@@ -79,14 +82,23 @@ async def sweep(
         for one in found:
             await publishing.follow(one)
         more = len(found) >= batch
-    report = _report(reaped, publishing.failed, counted=counted)
-    if report.acted:
+    expired: list[Expired] = []
+    more = True
+    while more and not publishing.broker_away:
+        over = await runs.expire(policy=policy, limit=batch)
+        expired += over
+        for late in over:
+            await publishing.expired(late)
+        more = len(over) >= batch
+    report = _report(reaped, expired, publishing.failed, counted=counted)
+    if report.acted or report.expired:
         _log.info(
             "swept",
             recovered=report.recovered,
             published_again=report.published_again,
             parked=report.parked,
             cancelled=report.cancelled,
+            expired=report.expired,
             unpublished=report.unpublished,
             counted=counted,
         )
@@ -108,27 +120,42 @@ class _Publishing:
     async def follow(self, reaped: Reaped) -> None:
         log = _log.bind(tenant=reaped.tenant, run_id=reaped.run_id)
         log.info("lease_reaped", was=reaped.was.value, verdict=reaped.verdict.value, published=bool(reaped.dispatch))
-        if reaped.dispatch is None:
+        await self._publish(reaped.dispatch)
+
+    async def expired(self, expired: Expired) -> None:
+        log = _log.bind(tenant=expired.tenant, run_id=expired.run_id)
+        log.info("approvals_expired", requests=list(expired.requests), published=bool(expired.dispatch))
+        await self._publish(expired.dispatch)
+
+    async def _publish(self, dispatch: Dispatch | None) -> None:
+        if dispatch is None:
             return
         if self.broker_away:
             self.failed += 1
             return
         try:
-            await self._dispatcher.dispatch(reaped.dispatch)
+            await self._dispatcher.dispatch(dispatch)
             self._in_a_row = 0
         except Exception as error:  # noqa: BLE001 - whatever the broker says, the sweep goes on
             self.failed += 1
             self._in_a_row += 1
-            log.warning("dispatch_failed", ticket=reaped.dispatch.ticket, error=text_of(error))
+            _log.warning(
+                "dispatch_failed",
+                tenant=dispatch.tenant,
+                run_id=dispatch.run_id,
+                ticket=dispatch.ticket,
+                error=text_of(error),
+            )
 
 
-def _report(reaped: Sequence[Reaped], unpublished: int, *, counted: bool) -> SweepReport:
+def _report(reaped: Sequence[Reaped], expired: Sequence[Expired], unpublished: int, *, counted: bool) -> SweepReport:
     queued = [one for one in reaped if one.dispatch is not None]
     return SweepReport(
         recovered=sum(one.was is Holding.WORKER for one in queued),
         published_again=sum(one.was is Holding.QUEUE for one in queued),
         parked=sum(one.verdict is Verdict.PARKED for one in reaped),
         cancelled=sum(one.verdict is Verdict.CANCELLED for one in reaped),
+        expired=len(expired),
         unpublished=unpublished,
         counted=counted,
     )

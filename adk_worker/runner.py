@@ -8,9 +8,12 @@ from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 from adk_worker.agent import Agent
+from adk_worker.approvals import Decision, NewRequest
+from adk_worker.asking import check_decisions, waiting_for
 from adk_worker.checkpoint import Checkpoint, Checkpointer
 from adk_worker.continuation import DEFAULT_CONTINUATION, ContinuationPolicy
 from adk_worker.errors import (
@@ -58,6 +61,8 @@ class RunResult:
     attention: Attention | None = None
     detail: str | None = None
     execution: int = 1
+    asked: tuple[NewRequest, ...] = ()
+    """What people are to decide before the run can go on (P1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +166,25 @@ class AgentRunner:
                     raise RunExistsError(tenant=tenant, run_id=run_id, agent=stored.agent)
             return await self._drive(agent, frontier, held, stored=Handle.empty(run_id))
 
-    async def resume(self, agent: Agent, run: str | Carried, *, tenant: str | None = None) -> RunResult:
+    async def resume(
+        self,
+        agent: Agent,
+        run: str | Carried,
+        *,
+        tenant: str | None = None,
+        decisions: Mapping[str, Decision] = MappingProxyType({}),
+    ) -> RunResult:
         """Carry a run on from its stored frontier: by its id and ``tenant``, or as a :class:`Resumer` carried it.
 
         Completed calls are replayed and those that never ran are made; a call that nobody can decide is refused.
         A carried run's lease is released when this returns.
 
+        A run that waits for approvals goes on once all that it asked (:attr:`RunResult.asked`) is decided here, by
+        ``decisions``, whose keys are the calls' ids; being resumed without them is no approval (P1). What is decided
+        is kept nowhere but with the calls that it lets be made.
+
+        :raises ApprovalRefusedError: a decision is about a call that does not wait, or about other arguments.
+        :raises NotAllowedError: it is not theirs to decide.
         :raises NoCheckpointError: nothing is stored under that name.
         :raises RevisionMismatchError: the run was begun by another revision of the agent (C7).
         :raises ResumeConflictError: another resume of the run is under way (I9).
@@ -179,7 +197,7 @@ class AgentRunner:
                 lease = run.lease
                 held = _Held(run.leaseholder.interruption, lease.holder, lease)
                 async with self._resume_claim(lease.tenant, lease.run_id, held):
-                    return await self._resume(agent, run.checkpoint, held)
+                    return await self._resume(agent, run.checkpoint, held, decisions)
         if self._checkpoints is None or tenant is None:
             missing = "tenant=…" if tenant is None else "AgentRunner(checkpoints=…)"
             raise ConfigurationError(f"to resume a run by its id, give {missing}.")
@@ -192,14 +210,17 @@ class AgentRunner:
                 idempotency=self._idempotency,
                 history=self._history,
             )
-            return await self._resume(agent, frontier, held)
+            return await self._resume(agent, frontier, held, decisions)
 
-    async def _resume(self, agent: Agent, frontier: Checkpoint, held: _Held) -> RunResult:
+    async def _resume(
+        self, agent: Agent, frontier: Checkpoint, held: _Held, decisions: Mapping[str, Decision]
+    ) -> RunResult:
         if (frontier.agent, frontier.revision) != (agent.name, agent.revision):
             raise RevisionMismatchError(agent=frontier.agent, pinned=frontier.revision, registered=(agent.revision,))
         handle = frontier.history_handle
         stored = Handle.empty(frontier.run_id) if handle is None else Handle.parse(handle)
-        return await self._drive(agent, frontier, held, stored=stored)
+        check_decisions(frontier, agent, decisions)
+        return await self._drive(agent, frontier, held, stored=stored, decisions=decisions)
 
     @asynccontextmanager
     async def _holding(self, tenant: str, run_id: str, *, label: str) -> AsyncIterator[_Held]:
@@ -231,7 +252,15 @@ class AgentRunner:
         finally:
             self._resuming.discard((tenant, run_id))
 
-    async def _drive(self, agent: Agent, frontier: Checkpoint, held: _Held, *, stored: Handle) -> RunResult:
+    async def _drive(
+        self,
+        agent: Agent,
+        frontier: Checkpoint,
+        held: _Held,
+        *,
+        stored: Handle,
+        decisions: Mapping[str, Decision] = MappingProxyType({}),
+    ) -> RunResult:
         scribe = LocalScribe(
             tenant=frontier.tenant,
             run_id=frontier.run_id,
@@ -241,6 +270,7 @@ class AgentRunner:
             history=self._history,
             handle=stored,
             lease=held.lease,
+            decisions=decisions,
         )
         masker = self._redactor.masker(frontier.masks, of=(frontier.tenant, frontier.run_id))
         masker.check_seals()
@@ -265,14 +295,14 @@ class AgentRunner:
             raise LeaseLostError(
                 tenant=frontier.tenant, run_id=frontier.run_id, fence=fence, reason=interrupted.cause.value
             ) from None
-        return _result(iterated, scribe.rests)
+        return _result(iterated, scribe.rests, agent)
 
     def _keep_late(self, task: asyncio.Task[None]) -> None:
         self._late.add(task)
         task.add_done_callback(self._late.discard)
 
 
-def _result(iterated: Iterated, rests: tuple[Attention, str] | None) -> RunResult:
+def _result(iterated: Iterated, rests: tuple[Attention, str] | None, agent: Agent) -> RunResult:
     frontier = iterated.frontier
     if iterated.undecided is not None:
         calls = tuple((p.call.call_id, p.call.tool, p.call.key) for p in iterated.undecided.calls)
@@ -290,4 +320,5 @@ def _result(iterated: Iterated, rests: tuple[Attention, str] | None) -> RunResul
         messages=frontier.messages,
         attention=rests[0] if rests else None,
         detail=iterated.detail,
+        asked=waiting_for(frontier, agent) if iterated.end is IterationEnd.WAITING_APPROVAL else (),
     )

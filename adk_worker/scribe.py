@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from adk_worker.approvals import Asked, NewRequest
 from adk_worker.checkpoint import Checkpoint, Journal
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.outcomes import ToolOutcome
@@ -48,6 +49,10 @@ class Wrapped:
     last: bool = False
     """Whether the iteration ends here: on the fleet, the moment to hand over."""
     settled: Sequence[tuple[Claim, ToolOutcome]] = ()
+    requests: Sequence[NewRequest] = ()
+    """What people are asked, where the run is to wait for them (P1)."""
+    denials: Sequence[str] = ()
+    """The requests of whose denial the frontier tells the model."""
     attention: Attention | None = None
     detail: str | None = None
     left: Journal | None = None
@@ -89,10 +94,15 @@ class Scribe(Protocol):
         """The claims on ``keys``. Only reads."""
         ...
 
+    async def approvals(self, frontier: Checkpoint) -> Asked:
+        """What people were asked about the run, and have said. Only reads, under the lease (P1)."""
+        ...
+
     async def begin(self, intents: Sequence[Intent]) -> tuple[Standing, Sequence[Claim]]:
         """Record intents, in order; each claim that stands says by its owner whether its call may be made (I3).
 
         :raises CallKeyReusedError: nothing was begun (I1).
+        :raises NotApprovedError: nothing was begun: what permits one of them is over (P1).
         """
         ...
 

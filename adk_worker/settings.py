@@ -17,6 +17,7 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_va
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
+from adk_worker.approvals import EXPIRES_IN
 from adk_worker.continuation import DEFAULT_CONTINUATION, ContinuationPolicy
 from adk_worker.errors import ConfigurationError
 from adk_worker.lease import LeasePolicy
@@ -158,6 +159,10 @@ class Settings(BaseSettings):
     continue_after_bytes: Count = Field(
         default=DEFAULT_CONTINUATION.max_history_bytes,
         description="The same by how much an execution has added to the transcript, in bytes.",
+    )
+    approval_expires: Seconds = Field(
+        default=EXPIRES_IN,
+        description="How long a call waits for an approval where its tool does not say; then it is denied (P1).",
     )
     redact: bool = Field(
         default=True, description="Whether secrets are masked where text enters a run (R1). The same in every process."

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from adk_worker.agent import Agent
+from adk_worker.approvals import EXPIRES_IN
 from adk_worker.checkpoint import Checkpoint
 from adk_worker.continuation import DEFAULT_CONTINUATION, ContinuationPolicy
 from adk_worker.deployment import CONFLICTS, accepted
@@ -124,6 +125,7 @@ class Stepper:
         redactor: Redactor | None = None,
         tool_result_max_bytes: int = MAX_RESULT_BYTES,
         continuation: ContinuationPolicy = DEFAULT_CONTINUATION,
+        approval_expires: float = EXPIRES_IN,
     ) -> None:
         self._stores = stores
         self._registry = registry
@@ -136,6 +138,7 @@ class Stepper:
         self._redactor = redactor or Redactor()
         self._max_result_bytes = tool_result_max_bytes
         self._continuation = continuation
+        self._approval_expires = approval_expires
         self._late: set[asyncio.Task[None]] = set()
 
     async def step(self, message: Dispatch, *, label: str) -> StepEnd:
@@ -244,6 +247,7 @@ class Stepper:
             keep_late=self._keep_late,
             max_result_bytes=self._max_result_bytes,
             continuation=self._continuation,
+            approval_expires=self._approval_expires,
         )
         resuming = bool(frontier.calls)
         if resuming:

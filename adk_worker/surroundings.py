@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from adk_worker.agent import Agent
+from adk_worker.approvals import EXPIRES_IN
 from adk_worker.continuation import DEFAULT_CONTINUATION, ContinuationPolicy
 from adk_worker.interruption import Interruption
 from adk_worker.model import ModelProvider
@@ -31,3 +32,5 @@ class Surroundings:
     """Holds on to a task that records a late outcome, until it is done."""
     max_result_bytes: int = MAX_RESULT_BYTES
     continuation: ContinuationPolicy = DEFAULT_CONTINUATION
+    approval_expires: float = EXPIRES_IN
+    """How long a request waits for its answer where its tool does not say, in seconds (P1)."""

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, overload
 from pydantic import JsonValue
 from typing_extensions import ParamSpec, TypeVar
 
+from adk_worker.approvals import Approval, approval_of
 from adk_worker.bounded import is_async
 from adk_worker.context import ToolContext
 from adk_worker.errors import ConfigurationError
@@ -42,7 +43,7 @@ class Tool(Generic[P, R]):
     signature: ToolSignature = field(repr=False)
     effect: Effect = Effect.EFFECTFUL
     timeout: float | None = DEFAULT_TIMEOUT
-    requires_approval: bool = False
+    requires_approval: bool | Approval = False
     probe: Probe | None = field(default=None, repr=False)
     did_not_happen: tuple[type[Exception], ...] = ()
     max_in_flight: float | None = None
@@ -62,6 +63,11 @@ class Tool(Generic[P, R]):
     def is_async(self) -> bool:
         """Whether the function runs in the event loop; any other runs in a thread."""
         return is_async(self.function)
+
+    @property
+    def approval(self) -> Approval | None:
+        """What is declared of approvals; ``None`` where none is required."""
+        return approval_of(self.requires_approval, of=f"tool {self.name!r}")
 
     @property
     def schema(self) -> dict[str, JsonValue]:
@@ -91,7 +97,7 @@ def tool(
     *,
     effect: EffectName = ...,
     timeout: float | None = ...,
-    requires_approval: bool = ...,
+    requires_approval: bool | Approval = ...,
     probe: Probe | None = ...,
     did_not_happen: type[Exception] | Iterable[type[Exception]] = ...,
     max_in_flight: float | None = ...,
@@ -106,7 +112,7 @@ def tool(  # noqa: PLR0913 - the decorator is where an author declares all that 
     *,
     effect: EffectName = Effect.EFFECTFUL,
     timeout: float | None = DEFAULT_TIMEOUT,
-    requires_approval: bool = False,
+    requires_approval: bool | Approval = False,
     probe: Probe | None = None,
     did_not_happen: type[Exception] | Iterable[type[Exception]] = (),
     max_in_flight: float | None = None,
@@ -122,7 +128,8 @@ def tool(  # noqa: PLR0913 - the decorator is where an author declares all that 
     :param effect: ``effectful`` (the default: a call whose end is unknown is never repeated and never guessed at),
         ``idempotent`` (it may be sent again under the same key) or ``read_only`` (it may be run again) (I7).
     :param timeout: seconds, or ``None`` for as long as the iteration may take. A sync function cannot be stopped.
-    :param requires_approval: a person has to approve each call before it is made.
+    :param requires_approval: a person has to approve each call before it is made; with :class:`Approval`, who may, in
+        what time, and of which calls (P1).
     :param probe: asks the far side whether a call happened (I7).
     :param did_not_happen: exceptions that prove that there was no effect: a rejection, a refused connection (I10).
     :param max_in_flight: how many seconds a request may go on after the process that sent it died. Without it, the
@@ -151,7 +158,7 @@ def tool(  # noqa: PLR0913 - the decorator is where an author declares all that 
             signature=ToolSignature.of(function, tool=named),
             effect=checked,
             timeout=_checked_number(timeout, "timeout", named, "seconds above 0, or None", above=0),
-            requires_approval=requires_approval,
+            requires_approval=_checked_approval(requires_approval, named),
             probe=_checked_probe(probe, named),
             did_not_happen=_checked_exceptions(did_not_happen, named),
             max_in_flight=_checked_number(max_in_flight, "max_in_flight", named, "0 seconds or more, or None", least=0),
@@ -195,6 +202,11 @@ def _checked_count(value: Any, what: str, tool: str, *, least: int) -> int | Non
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
         raise ConfigurationError(f"tool {tool!r} has {what}={value!r}; it has to be a whole number from {least}.")
     return None if value is None else int(value)
+
+
+def _checked_approval(declared: bool | Approval, tool: str) -> bool | Approval:  # noqa: FBT001 - what authors write
+    approval_of(declared, of=f"tool {tool!r}")
+    return declared
 
 
 def _checked_probe(probe: Probe | None, tool: str) -> Probe | None:

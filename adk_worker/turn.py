@@ -6,10 +6,11 @@ import asyncio
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from adk_worker.checkpoint import Checkpoint, OutstandingCall
 from adk_worker.context import ToolContext
-from adk_worker.errors import AdkError, StoreUnavailableError, ToolArgumentsError
+from adk_worker.errors import AdkError, NotApprovedError, StoreUnavailableError, ToolArgumentsError
 from adk_worker.idempotency import Claim, Intent, call_digest
 from adk_worker.interruption import Cause, Interrupted
 from adk_worker.invocation import Unresolved, invoke, refuse_invalid, refuse_unknown
@@ -66,10 +67,16 @@ class _Start:
 
 
 class Turn:
-    """The outstanding calls of one frontier. ``fresh`` says that none can have been dispatched before."""
+    """The outstanding calls of one frontier. ``fresh`` says that none can have been dispatched before.
 
-    def __init__(self, frontier: Checkpoint, surroundings: Surroundings) -> None:
+    ``permits`` says under what each call may be begun that a person has to approve, by its index (P1).
+    """
+
+    def __init__(
+        self, frontier: Checkpoint, surroundings: Surroundings, permits: Mapping[int, str] = MappingProxyType({})
+    ) -> None:
         self._frontier = frontier
+        self._permits = permits
         self._agent = surroundings.agent
         self._scribe = surroundings.scribe
         self._masker = surroundings.masker
@@ -89,6 +96,7 @@ class Turn:
         :raises Undecided: some cannot be, by us.
         :raises Interrupted: the work was told to stop before all had one.
         :raises CallKeyReusedError: a key is on record with other arguments (I1).
+        :raises NotApprovedError: nobody has approved one of them, or its grant is over; nothing was begun (P1).
         """
         starts = [_Start(call) for call in self._frontier.calls if call.outcome is None] if fresh else None
         self._outcomes.update({call.index: call.outcome for call in self._frontier.calls if call.outcome is not None})
@@ -207,7 +215,15 @@ class Turn:
     async def _dispatch(self, starts: Sequence[_Start]) -> tuple[Standing, bool]:
         """Begin and make the calls concurrently. Whether some are still without an outcome, so that a plan is due."""
         self._interruption.check()
-        recorded = [start for start in starts if self._scribe.keyed and start.call.effect is not Effect.READ_ONLY]
+        barred = [start.call for start in starts if start.call.needs_approval and start.call.index not in self._permits]
+        if barred:
+            raise NotApprovedError(keys=tuple(call.key or call.call_id for call in barred))
+        # What a person has approved is spent by the begin, whatever the call's effect (P1).
+        recorded = [
+            start
+            for start in starts
+            if self._scribe.keyed and (start.call.needs_approval or start.call.effect is not Effect.READ_ONLY)
+        ]
         claims: dict[int, Claim] = {}
         if recorded:
             standing, begun = await self._scribe.begin([self._intent(start) for start in recorded])
@@ -248,7 +264,8 @@ class Turn:
         digest = call_digest(call.key, tool=call.tool, arguments=call.arguments)
         tool = self._agent.tool(call.tool)
         longest = None if tool is None else tool.max_in_flight
-        return Intent(call.key, digest, call.tool, take_over=start.take_over, max_in_flight=longest)
+        permit = self._permits.get(call.index)
+        return Intent(call.key, digest, call.tool, take_over=start.take_over, max_in_flight=longest, permit=permit)
 
     async def _call(self, call: OutstandingCall, claim: Claim | None, *, lone: bool) -> None:
         """Make one call and keep what came of it. An effectful one is cancelled by the hard cause alone."""

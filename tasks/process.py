@@ -85,6 +85,7 @@ class WorkerProcess:
             providers=self._providers,
             redactor=settings.redactor,
             tool_result_max_bytes=settings.tool_result_max_bytes,
+            approval_expires=settings.approval_expires,
         )
 
     def start(self) -> None:

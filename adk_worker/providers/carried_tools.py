@@ -17,6 +17,7 @@ from pydantic_ai.tools import Tool as TheirTool
 from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionToolset, PrefixedToolset, RenamedToolset
 from pydantic_ai.usage import RunUsage
 
+from adk_worker.approvals import Approval
 from adk_worker.context import ToolContext, calling
 from adk_worker.errors import ConfigurationError, ToolArgumentsError, ToolError
 from adk_worker.messages import canonical_json
@@ -35,7 +36,7 @@ class ToolOptions(TypedDict, total=False):
 
     effect: EffectName
     timeout: float | None
-    requires_approval: bool
+    requires_approval: bool | Approval
     probe: Probe | None
     did_not_happen: Any
     max_in_flight: float | None
@@ -173,7 +174,7 @@ def _carried(found: _Found, around: Around, options: ToolOptions) -> Tool:
     if found.timeout is not None:
         declared.setdefault("timeout", found.timeout)
     if theirs.requires_approval:
-        declared["requires_approval"] = True
+        declared.setdefault("requires_approval", True)
     made = tool(name=found.name, description=theirs.description or "", **declared)(call)
     signature = CarriedSignature(
         tool=found.name,

@@ -7,9 +7,11 @@ import contextlib
 
 import pytest
 
+from adk_worker.approvals import Approval, Decision
 from adk_worker.checkpoint import CheckpointBoundary, Checkpointer, CheckpointPolicy
 from adk_worker.context import ToolContext
 from adk_worker.errors import (
+    ApprovalRefusedError,
     CheckpointTooLargeError,
     FrontierLostError,
     HistoryUnavailableError,
@@ -17,6 +19,7 @@ from adk_worker.errors import (
     InvalidNameError,
     ModelError,
     NoCheckpointError,
+    NotAllowedError,
     ResumeConflictError,
     RevisionMismatchError,
     RunExistsError,
@@ -481,6 +484,81 @@ async def test_a_call_that_requires_an_approval_rests_before_any_call_is_made(he
     assert [call.tool for call in frontier.calls] == ["book", "pay"]
     again = await here.runner().resume(agent, "run_1", tenant="acme")
     assert again.status is RunStatus.WAITING_APPROVAL
+    assert far_side.effects == []
+
+
+async def test_what_was_decided_lets_the_run_go_on(here, far_side):
+    """P1: in process: what was approved is made, with what needed nobody; who denied what is told."""
+    turns = [[("pay", {"seat": "1"}), ("pay", {"seat": "2"}), ("look", {"seat": "3"})], "ok"]
+    looking = far_side.tool(name="look", effect="read_only")
+    agent = agent_with(looking, far_side.tool(name="pay", requires_approval=True, effect="read_only"), turns=turns)
+    runner = here.runner()
+    run = await runner.run(agent, "book", tenant="acme", run_id="run_1")
+    first, second = run.asked
+    assert (first.tool, first.arguments) == ("pay", {"seat": "1"})
+    one = {first.call_id: Decision(approved=True, by="ann", digest=first.digest)}
+    assert (await runner.resume(agent, "run_1", tenant="acme", decisions=one)).status is RunStatus.WAITING_APPROVAL
+    assert far_side.effects == []
+
+    both = {**one, second.call_id: Decision(approved=False, by="ann", reason="too dear")}
+    run = await runner.resume(agent, "run_1", tenant="acme", decisions=both)
+
+    assert (run.status, run.asked) == (RunStatus.COMPLETED, ())
+    assert sorted(seat for _, seat in far_side.effects) == ["1", "3"]
+    told = [part.content for message in run.messages for part in message.parts if part.kind == "tool_result"]
+    assert "ann denied it: too dear" in told[1]
+
+
+async def test_without_keys_nobody_can_tell_whether_an_approved_call_was_made(here, far_side):
+    """I6, P1: so it is refused as any other outstanding call without one, whoever approved it."""
+    agent = agent_with(far_side.tool(requires_approval=True))
+    runner = AgentRunner(checkpoints=here.checkpointer)
+    run = await runner.run(agent, "book", tenant="acme", run_id="run_1")
+    decisions = {run.asked[0].call_id: Decision(approved=True, by="ann")}
+
+    with pytest.raises(IndeterminateToolCallError):
+        await runner.resume(agent, "run_1", tenant="acme", decisions=decisions)
+
+    assert far_side.effects == []
+
+
+async def test_an_approved_call_that_was_begun_is_not_asked_about_again(here, far_side):
+    """P1, I2: in process its claim says that it was approved."""
+    agent = agent_with(far_side.tool(requires_approval=True, probe=far_side.probe))
+    run = await here.runner().run(agent, "book", tenant="acme", run_id="run_1")
+    far_side.after = asyncio.Event()
+    decisions = {run.asked[0].call_id: Decision(approved=True, by="ann")}
+    task = asyncio.create_task(here.runner().resume(agent, "run_1", tenant="acme", decisions=decisions))
+    await far_side.entered.wait()
+    task.cancel()
+    await asyncio.wait({task})
+    far_side.after = None
+
+    run = await here.runner().resume(agent, "run_1", tenant="acme")
+
+    assert (run.status, len(far_side.effects)) == (RunStatus.COMPLETED, 1)
+
+
+@pytest.mark.parametrize(
+    ("named", "decision", "error", "said"),
+    [
+        ("nobody's", Decision(approved=True, by="ann"), ApprovalRefusedError, "no such call"),
+        (None, Decision(approved=True, by="ann", digest="0"), ApprovalRefusedError, "other arguments"),
+        (None, Decision(approved=False, by="bob"), NotAllowedError, "for ann to answer"),
+    ],
+    ids=["call", "arguments", "approver"],
+)
+async def test_a_decision_that_cannot_be_acted_on_is_refused(here, far_side, named, decision, error, said):
+    """P1: before anything is done."""
+    agent = agent_with(far_side.tool(requires_approval=Approval(approvers=["ann"])))
+    run = await here.runner().run(agent, "book", tenant="acme", run_id="run_1")
+    before = await here.frontier()
+    decisions = {named or run.asked[0].call_id: decision}
+
+    with pytest.raises(error, match=said):
+        await here.runner().resume(agent, "run_1", tenant="acme", decisions=decisions)
+
+    assert await here.frontier() == before
     assert far_side.effects == []
 
 

@@ -1,0 +1,153 @@
+"""What people answer and grant, as an application lets them: the part of :class:`~adk_worker.client.Fleet` for that."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from adk_worker.actors import Action, Actor, Verifier, verify
+from adk_worker.approvals import MAX_REASON, Answer, Answered, Approvals, Grant, NewGrant
+from adk_worker.errors import CommitUnknownError, InvalidNameError
+from adk_worker.log import get_logger
+from adk_worker.names import check_name, check_run
+from adk_worker.results import text_of
+from adk_worker.runs import Dispatch, Stores, Submitted
+from adk_worker.transitions import FleetPolicy
+
+if TYPE_CHECKING:
+    from adk_worker.redaction import Redactor
+    from adk_worker.steps import Dispatcher
+
+_log = get_logger(__name__)
+
+_TIMES: Final = 3
+"""How often an answer is given whose commit may have happened: the next one finds out (F5)."""
+
+
+class People:
+    """What people do about a run that waits for them. ``by`` is always who acts, and was authenticated by you (P5)."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        dispatcher: Dispatcher,
+        *,
+        policy: FleetPolicy,
+        redactor: Redactor | None,
+        verifier: Verifier | None,
+    ) -> None:
+        self.stores = stores
+        self._dispatcher = dispatcher
+        self._policy = policy
+        self._redactor = redactor
+        self._verifier = verifier
+
+    async def approvals(self, run_id: str, *, tenant: str) -> Approvals:
+        """What the run's people were asked, and grant; nothing for a run that there is not.
+
+        ``.pending`` waits for an answer: show its tool and arguments, and give its ``digest`` back with the answer.
+        """
+        check_run(tenant, run_id)
+        return (await self.stores.runs.approvals(run_id, tenant=tenant)).approvals
+
+    async def approve(
+        self,
+        run_id: str,
+        request_id: str,
+        *,
+        tenant: str,
+        by: str,
+        why: str | None = None,
+        digest: str | None = None,
+        grant: NewGrant | None = None,
+    ) -> Answered:
+        """Approve one call. With the last answer of its turn the run goes on (P1).
+
+        :param why: kept with the answer.
+        :param digest: of the request as it was shown to them: an answer to other arguments is refused.
+        :param grant: lets later calls of that tool in that run pass unasked: ``NewGrant()`` for all of the run,
+            ``NewGrant(seconds=7200)`` for a time.
+        :raises RunNotFoundError: there is none.
+        :raises ApprovalRefusedError: there is no such request, or it takes no answer any more: what stands is said.
+        :raises NotAllowedError: it is not theirs to answer (P1, P5).
+        :raises InvalidNameError: the reason is too long, or has what looks like a secret.
+        """
+        actor = await self._allowed(by, Action.APPROVE, run_id, tenant=tenant)
+        answer = self._answer(request_id, approved=True, why=why, digest=digest, grant=grant)
+        return await self._answered(run_id, answer, tenant=tenant, by=actor)
+
+    async def deny(
+        self, run_id: str, request_id: str, *, tenant: str, by: str, why: str | None = None, digest: str | None = None
+    ) -> Answered:
+        """Deny one call; the model is told who did, and why. Otherwise as :meth:`approve`."""
+        actor = await self._allowed(by, Action.DENY, run_id, tenant=tenant)
+        answer = self._answer(request_id, approved=False, why=why, digest=digest)
+        return await self._answered(run_id, answer, tenant=tenant, by=actor)
+
+    async def revoke(self, run_id: str, grant_id: str, *, tenant: str, by: str) -> Grant:
+        """Revoke a grant: no call is begun under it any more; what would have been is asked about (P1).
+
+        :raises RunNotFoundError: there is none.
+        :raises ApprovalRefusedError: the run has no such grant.
+        :raises NotAllowedError: they may not (P5).
+        """
+        actor = await self._allowed(by, Action.REVOKE, run_id, tenant=tenant)
+        return await self.stores.runs.revoke(run_id, grant_id, tenant=tenant, by=actor)
+
+    async def _allowed(self, by: str, action: Action, run_id: str, *, tenant: str) -> Actor:
+        """Who acts, if they may (P5)."""
+        check_run(tenant, run_id)
+        actor = Actor.here(by)
+        await verify(self._verifier, actor, action, tenant=tenant, run_id=run_id)
+        return actor
+
+    async def _dispatched(self, submitted: Submitted, *, recovery: bool = False) -> bool:
+        """Publish, if there is something to be published; whether that went well."""
+        if submitted.ticket is None:
+            return True
+        run = submitted.run
+        try:
+            await self._dispatcher.dispatch(Dispatch(run.tenant, run.run_id, submitted.ticket, recovery))
+        except Exception as error:  # noqa: BLE001 - the ticket is in the store: the reaper publishes it
+            _log.warning("dispatch_failed", run_id=run.run_id, ticket=submitted.ticket, error=text_of(error))
+            return False
+        return True
+
+    def _redacting(self) -> Redactor:
+        if self._redactor is None:
+            from adk_worker.redaction import Redactor  # noqa: PLC0415 - for those who write texts
+
+            self._redactor = Redactor()
+        return self._redactor
+
+    def _answer(
+        self, request_id: str, *, approved: bool, why: str | None, digest: str | None, grant: NewGrant | None = None
+    ) -> Answer:
+        check_name(request_id, what="request")
+        if why is not None:
+            self._check_reason(why)
+        answer_id = uuid.uuid4().hex
+        return Answer(
+            request_id=request_id, approved=approved, answer_id=answer_id, reason=why, digest=digest, grant=grant
+        )
+
+    def _check_reason(self, why: str) -> None:
+        if len(why) > MAX_REASON:
+            raise InvalidNameError(what="reason", reason=f"it is longer than {MAX_REASON} characters")
+        if self._redacting().masker().text(why) != why:
+            # The run's own masker is a worker's to use: here it could only be refused (R1).
+            raise InvalidNameError(what="reason", reason="it has what looks like a secret; say it without")
+
+    async def _answered(self, run_id: str, answer: Answer, *, tenant: str, by: Actor) -> Answered:
+        answered = await self._certain_answer(run_id, answer, tenant=tenant, by=by)
+        await self._dispatched(Submitted(answered.run, answered.ticket), recovery=True)
+        return answered
+
+    async def _certain_answer(self, run_id: str, answer: Answer, *, tenant: str, by: Actor) -> Answered:
+        for _ in range(_TIMES - 1):
+            try:
+                return await self.stores.runs.answer(run_id, answer, tenant=tenant, by=by, policy=self._policy)
+            except CommitUnknownError:
+                # It may have been written: then it finds itself given, by its id (F5).
+                continue
+        return await self.stores.runs.answer(run_id, answer, tenant=tenant, by=by, policy=self._policy)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from adk_worker.cli import options
 from adk_worker.cli.exits import ExitCode
 from adk_worker.cli.output import emit, note, say
+from adk_worker.cli.program import Invocation, awaited
 from adk_worker.printable import printable
+
+if TYPE_CHECKING:
+    from adk_worker.rotation import Rotated
+    from adk_worker.sealing import SealKeys
 
 
 @click.group("seal", short_help="The keys by which masked secrets are sealed.")
@@ -77,3 +85,96 @@ def list_keys(*, as_json: bool) -> int:
     if not ids:
         note("no seal keys: ADK_SEAL_KEYS and ADK_SEAL_KEYS_FILE name none. `adk seal keys new` makes one")
     return ExitCode.DONE
+
+
+@dataclass(slots=True)
+class _Told:
+    keys: SealKeys
+    came_to: Counter[str] = field(default_factory=Counter)
+    needed: Counter[str] = field(default_factory=Counter)
+    left: list[Rotated] = field(default_factory=list)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing needs another key than the one that seals."""
+        return not (self.needed or self.came_to["unreadable"])
+
+    @property
+    def spare(self) -> list[str]:
+        """The ids of the keys that nothing needs."""
+        return [] if self.came_to["unreadable"] else [name for name in self.keys.ids[1:] if not self.needed[name]]
+
+
+@seal.command("rotate", short_help="Seal anew what runs hold, so that old keys can be dropped.")
+@click.option("--tenant", metavar="T", type=options.Name("tenant"), help="Of this tenant alone; of all by default.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Name at most so many that need a key."
+)
+@options.as_json
+@options.debug
+@click.pass_obj
+def rotate(invocation: Invocation, *, tenant: str | None, limit: int, as_json: bool) -> int:
+    """Seal anew, under the key that seals, what runs hold that may be carried on; say which keys are still needed.
+
+    Safe beside a live fleet: a run that moves meanwhile is left alone, and one that a worker holds is sealed anew by
+    that worker at its next boundary. Run it once all processes have the new key first, and again until nothing needs
+    the old one; then drop that. What runs that are over have sealed is not touched: without its key nobody can read it.
+
+    Exit codes: 0 nothing needs another key than the first, 4 something does, 64 and above anything else.
+    """
+    from adk_worker.errors import ConfigurationError
+
+    async def work() -> _Told:
+        from adk_worker.rotation import rotate as rotated
+        from adk_worker.sealing import SealKeys
+
+        async with invocation.source.open() as access:
+            keys = (access.settings.read_seal_keys() if access.settings else None) or SealKeys()
+            if not keys:
+                raise ConfigurationError(
+                    "there is no seal key to rotate to: set ADK_SEAL_KEYS or ADK_SEAL_KEYS_FILE as the workers have it."
+                )
+            told = _Told(keys)
+            async for one in rotated(access.stores, keys, tenant=tenant):
+                told.came_to[one.came_to.value] += 1
+                told.needed.update(one.needs)
+                if one.needs or one.came_to.value == "unreadable":
+                    told.left.append(one)
+            return told
+
+    told = awaited(work)
+    if as_json:
+        emit(_object(told, tenant))
+    else:
+        _tell(told, tenant, limit)
+    return ExitCode.DONE if told.done else ExitCode.REFUSED
+
+
+def _object(told: _Told, tenant: str | None) -> dict[str, object]:
+    names = ("resealed", "current", "held", "moving", "unopened", "unreadable")
+    return {
+        "key": told.keys.ids[0],
+        "tenant": tenant,
+        **{name: told.came_to[name] for name in names},
+        "needed": dict(sorted(told.needed.items())),
+        "spare": told.spare,
+    }
+
+
+def _tell(told: _Told, tenant: str | None, limit: int) -> None:
+    from adk_worker.cli.output import grid
+
+    first = told.keys.ids[0]
+    say(f"{told.came_to['resealed']} runs sealed anew under {first}; {told.came_to['current']} were already")
+    if told.left and limit:
+        rows = [
+            (one.run.tenant, one.run.run_id, one.run.status.value, one.came_to.value, ", ".join(one.needs))
+            for one in told.left[:limit]
+        ]
+        say(grid(("TENANT", "RUN", "STATUS", "WHY", "NEEDS"), rows))
+    if len(told.left) > limit:
+        note(f"there are more: --limit names more than {limit} of {len(told.left)}")
+    for name, number in sorted(told.needed.items()):
+        say(f"key {name} is still needed by {number} {'run' if number == 1 else 'runs'}: rotate again in a while")
+    for name in told.spare:
+        say(f"key {name} is needed by no run{' of that tenant' if tenant else ': it can be dropped'}")

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a command works with. ``by`` names who acts, for the record."""
+    """What a command works with. ``by`` names who acts, for the record.
+
+    ``settings`` are ``None`` where a product has given the parts.
+    """
 
     fleet: Fleet
     stores: Stores
@@ -34,6 +37,7 @@ class Access:
     policy: FleetPolicy
     lease_policy: LeasePolicy
     by: str
+    settings: Settings | None = None
 
     @classmethod
     def of(
@@ -45,12 +49,13 @@ class Access:
         policy: FleetPolicy | None = None,
         lease_policy: LeasePolicy | None = None,
         redactor: Redactor | None = None,
+        settings: Settings | None = None,
     ) -> Access:
         """Access through these parts; without ``dispatcher`` to what needs no broker."""
         publisher = Telling(dispatcher) if dispatcher is not None else _Nothing()
         policy = policy or FleetPolicy()
         fleet = Fleet(stores, publisher, policy=policy, registry=registry, redactor=redactor)
-        return cls(fleet, stores, publisher, policy, lease_policy or LeasePolicy(), operator())
+        return cls(fleet, stores, publisher, policy, lease_policy or LeasePolicy(), operator(), settings)
 
 
 class Telling:
@@ -133,6 +138,7 @@ class FromSettings:
                 policy=settings.fleet_policy,
                 lease_policy=settings.lease_policy,
                 redactor=redactor,
+                settings=settings,
             )
         finally:
             if dispatcher is not None:

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 
 from adk_worker.checkpoint import CheckpointBoundary, OutstandingCall
 from adk_worker.conformance.runs.driver import Driver
+from adk_worker.redaction import Redactor
+from adk_worker.sealing import KEY_BYTES, SealKey, SealKeys
 from adk_worker.transitions import Attention, Then
 from stores import open_stores
 
@@ -61,6 +63,18 @@ async def held(driver):
 async def parked(driver):
     lease = await driver.worker()
     await driver.commit(lease, 1)
+    await driver.park(lease)
+
+
+@state
+async def sealed(driver):
+    """Parked, with a secret sealed under the key ``old``, which is all zeros."""
+    keys = SealKeys((SealKey("old", bytes(KEY_BYTES)),))
+    masker = Redactor(seal_keys=keys).masker(of=(driver.tenant, driver.run_id))
+    text = masker.text("log in as bob, password=hunter22")
+    await driver.submit(input=text, masks=masker.state())
+    lease = await driver.worker()
+    await driver.commit(lease, 1, frontier={"masks": masker.state()})
     await driver.park(lease)
 
 

@@ -52,6 +52,7 @@ ROWS = [
     ("seal keys list", "nothing", "", 0),
     ("seal keys new", "nothing", "", 0),
     ("seal keys new", "nothing", "--file adk.keys", 0),
+    ("seal rotate", "nothing", "", 0),
 ]
 
 SHOP = """

@@ -8,6 +8,7 @@ import stat
 import pytest
 
 from adk_worker.sealing import SealKey, SealKeys
+from tests.integration.given import given
 from tests.integration.test_cli import Adk
 
 KEY = SealKey.new("k1")
@@ -68,3 +69,44 @@ def test_keys_that_cannot_be_read_are_told_and_not_shown(adk, settings, says, co
     assert ran.returncode == 78, ran.stderr
     assert says in ran.stderr
     assert KEY.text.partition(":")[2][:12] not in ran.stderr + ran.stdout
+
+
+class TestRotating:
+    """R2: the old key can be dropped once nothing needs it."""
+
+    NEW, OLD = SealKey("new", b"n" * 32), SealKey("old", bytes(32))
+
+    @pytest.fixture
+    def sealing(self, tmp_path, sqlite_store_url):
+        return Adk(tmp_path, ADK_STORE_URL=sqlite_store_url, ADK_SEAL_KEYS=f"{self.NEW.text},{self.OLD.text}")
+
+    def test_it_says_what_is_still_needed_by_whom(self, sealing, sqlite_store_url):
+        given("sealed", sqlite_store_url)
+        given("sealed", sqlite_store_url, run_id="moved")
+        lacking = sealing("seal", "rotate", ADK_SEAL_KEYS=self.NEW.text)
+        assert lacking.returncode == 4
+        assert "key old is still needed by 2 runs" in lacking.stdout
+        assert [line.split() for line in lacking.stdout.splitlines() if "unopened" in line] == [
+            ["acme", "moved", "parked", "unopened", "old"],
+            ["acme", "run_1", "parked", "unopened", "old"],
+        ]
+        short = sealing("seal", "rotate", "--limit", "1", ADK_SEAL_KEYS=self.NEW.text)
+        assert "--limit names more than 1 of 2" in short.stderr
+
+        done = sealing("seal", "rotate")
+        assert done.returncode == 0, done.stderr
+        assert "2 runs sealed anew under new" in done.stdout
+        assert "key old is needed by no run: it can be dropped" in done.stdout
+        again = sealing("seal", "rotate", "--json", ADK_SEAL_KEYS=self.NEW.text)
+        assert (again.returncode, json.loads(again.stdout)["current"]) == (0, 2)
+
+    def test_of_one_tenant_it_says_that_of_that_tenant_alone(self, sealing, sqlite_store_url):
+        """T1: another's may need the key."""
+        given("sealed", sqlite_store_url)
+        ran = sealing("seal", "rotate", "--tenant", "globex")
+        assert (ran.returncode, "it can be dropped" in ran.stdout) == (0, False)
+        assert "key old is needed by no run of that tenant" in ran.stdout
+
+    def test_without_a_key_there_is_nothing_to_rotate_to(self, sealing):
+        ran = sealing("seal", "rotate", ADK_SEAL_KEYS="")
+        assert (ran.returncode, "set ADK_SEAL_KEYS or ADK_SEAL_KEYS_FILE" in ran.stderr) == (78, True)

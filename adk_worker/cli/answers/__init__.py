@@ -19,7 +19,7 @@ from adk_worker.cli.answers.runs import (
     ResumeAnswer,
     RunAnswer,
 )
-from adk_worker.cli.answers.secrets import SealKeysListAnswer, SealKeysNewAnswer
+from adk_worker.cli.answers.secrets import SealKeysListAnswer, SealKeysNewAnswer, SealRotateAnswer
 from adk_worker.cli.answers.store import DbBumpEpochAnswer, DbUpgradeAnswer, DbVerifyAnswer
 from adk_worker.cli.answers.workers import AliveAnswer, DoctorAnswer
 
@@ -40,6 +40,7 @@ ANSWERS: Final[Mapping[str, Any]] = MappingProxyType(
         "run": RunAnswer | ResumeAnswer,
         "seal keys list": SealKeysListAnswer,
         "seal keys new": SealKeysNewAnswer,
+        "seal rotate": SealRotateAnswer,
     }
 )
 """The model of a line, by the command as it is typed behind ``adk``."""

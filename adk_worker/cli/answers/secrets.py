@@ -20,3 +20,25 @@ class SealKeysListAnswer(Answer):
     id: str
     seals: bool
     """Whether it is the one that seals; all open."""
+
+
+class SealRotateAnswer(Answer):
+    """What a rotation came to: numbers of runs that hold something sealed and may be carried on."""
+
+    key: str
+    """The key that seals."""
+    tenant: str | None
+    resealed: int
+    current: int
+    """Held nothing under another key."""
+    held: int
+    """A worker has them, and seals anew itself."""
+    moving: int
+    unopened: int
+    """Hold what no key here opens."""
+    unreadable: int
+    """Have a frontier of a newer version."""
+    needed: dict[str, int]
+    """Keys that are needed still, besides the one that seals, and by how many runs."""
+    spare: list[str]
+    """Keys of this process that no run needs."""

@@ -12,6 +12,7 @@ stores use. What surrounds the tables (who writes when, what a worker does next)
     search     all states, breadth first, so that a counter-example is a shortest one
     fairness   where a run gets to once nothing goes wrong any more
     mutants    the protocol with one rule taken out
+    lone       the claims alone, where no fence stands behind them
 
 Larger bounds than the tests': ``python -m tests.model --help``.
 """

@@ -51,6 +51,7 @@ class Rules:
 
     begin_claim: Rule = claim_transitions.begin
     record: Rule = claim_transitions.record
+    take_over: Rule = claim_transitions.take_over
     settle: Rule = claim_transitions.settle
     note_dead: Rule = claim_transitions.note_dead
     still_undecided: Rule = claim_transitions.still_undecided

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
 
 from adk_worker.actors import Action, Actor, Verifier, verify
 from adk_worker.bulk import BulkOutcome, Errand, Which, carry_out
@@ -24,6 +24,7 @@ from adk_worker.names import check_name, check_run
 from adk_worker.people import People
 from adk_worker.pruning import Prune, Pruned
 from adk_worker.runs import NewRun, Run, RunStatus, Stores, Submitted
+from adk_worker.settlement import UNSAID
 from adk_worker.submission import checked
 from adk_worker.sync import SyncFace
 from adk_worker.transitions import Attention, FleetPolicy
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from adk_worker.steps import Dispatcher
 
 _log = get_logger(__name__)
+
+T = TypeVar("T")
 
 _FIRST_LOOK: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -144,7 +147,7 @@ class Fleet(People):
             self._registry.get(agent)
         if connection is not None:
             return (await self.stores.runs.submit(new, policy=self._policy, connection=connection)).run
-        submitted = await self._submitted(new)
+        submitted = await self._certain(self.stores.runs.submit, new, policy=self._policy)
         await self._dispatched(submitted)
         return submitted.run
 
@@ -299,6 +302,47 @@ class Fleet(People):
         await self._dispatched(submitted, recovery=True)
         return submitted.run
 
+    async def settle(
+        self,
+        run_id: str,
+        call: str,
+        *,
+        tenant: str,
+        completed: object = UNSAID,
+        never_ran: bool = False,
+        why: str,
+        by: str,
+        owner_may_live: bool = False,
+    ) -> Run:
+        """Settle a call of which nobody knows whether it happened, and have the run go on once none is left (I8).
+
+        :param call: its key, its id, or the name of its tool, if one such call alone is undecided.
+        :param completed: what it returned, as JSON; masked here (R1).
+        :param never_ran: it did not happen and never will: it is made, under the same key.
+        :param why: how you know; kept with the call, masked.
+        :param by: who says so, and has been authenticated by you; kept with the call.
+        :param owner_may_live: you say that nothing of it is under way, although the worker that began it is not known
+            to be dead, or a request may outlive it still (``max_in_flight`` of its tool).
+
+        It raises what :meth:`~adk_worker.settling.Word.given`, :func:`~adk_worker.settling.meant`,
+        :func:`~adk_worker.settling.done` and :meth:`~adk_worker.runs.RunStore.decide` do, and ``NotAllowedError``.
+        """
+        from adk_worker import settling  # noqa: PLC0415 - for those who settle
+
+        word = settling.Word.given(completed=completed, never_ran=never_ran, why=why, owner_may_live=owner_may_live)
+        actor = await self._allowed(by, Action.SETTLE, run_id, tenant=tenant)
+        found = await self.inspect(run_id, tenant=tenant)
+        meant = settling.meant(call, found, await self.stores.runs.claims(run_id, tenant=tenant))
+        asked = meant.asked(word, by=actor, masker=self._redacting().masker(meant.masks, of=(tenant, run_id)))
+        settled = settling.done(
+            await self._certain(
+                self.stores.runs.decide, run_id, tenant=tenant, claim=meant.claim, asked=asked, policy=self._policy
+            )
+        )
+        run = settled.run or await self.get(run_id, tenant=tenant)
+        await self._dispatched(Submitted(run, settled.ticket), recovery=True)
+        return run
+
     async def cancel_many(
         self, which: Which, *, by: str, dry_run: bool = False, limit: int | None = None
     ) -> AsyncIterator[BulkOutcome]:
@@ -357,7 +401,8 @@ class Fleet(People):
         masked = replace(asked, input=masker.text(asked.input), metadata=masker.json(asked.metadata))
         return replace(masked, masks=masker.state())
 
-    async def _submitted(self, new: NewRun) -> Submitted:
+    async def _certain(self, write: Callable[..., Awaitable[T]], *args: Any, **fields: Any) -> T:
+        """Write, and again if it is not known whether that was written: it finds itself done then (F5)."""
         from tenacity import (  # noqa: PLC0415 - the same
             AsyncRetrying,
             retry_if_exception_type,
@@ -371,4 +416,4 @@ class Fleet(People):
             stop=stop_after_attempt(_TIMES),
             reraise=True,
         )
-        return await retrying(self.stores.runs.submit, new, policy=self._policy)
+        return await retrying(write, *args, **fields)

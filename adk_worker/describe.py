@@ -11,20 +11,18 @@ written it. Names and texts of other people's are shown as :func:`adk_worker.pri
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from adk_worker.checkpoint import CheckpointBoundary
 from adk_worker.events import Event
-from adk_worker.idempotency import Claim
+from adk_worker.evidence import described, quoted
 from adk_worker.inspection import Inspection
 from adk_worker.lease import QUEUE, RunLease
 from adk_worker.liveness import known_dead, short_name
 from adk_worker.messages import canonical_json
 from adk_worker.printable import printable, printable_lines, time_of
-from adk_worker.resume import PlannedCall, ToolDisposition
 from adk_worker.runs import Run, RunStatus
 from adk_worker.transitions import Attention
 
@@ -191,37 +189,8 @@ def _calls(found: Inspection) -> Iterator[str]:
     if found.plan is None or not found.plan.calls:
         return
     yield "calls of this turn:"
-    asked = {planned.call.index for planned in found.to_probe}
     for planned in found.plan.calls:
-        call = planned.call
-        state = _disposition(planned, found, probe=call.index in asked)
-        yield f"  {printable(call.tool)} ({printable(call.call_id)})  {state}  key {call.key or 'none'}"
-
-
-def _disposition(planned: PlannedCall, found: Inspection, *, probe: bool) -> str:
-    claim = planned.claim
-    if planned.disposition is ToolDisposition.COMPLETED:
-        ended = planned.outcome.kind.value if planned.outcome else "settled"
-        by = f" by {printable(claim.settled_by)}" if claim and claim.settled_by and claim.settled_by != "owner" else ""
-        return f"completed: {ended}{by}"
-    if planned.disposition is ToolDisposition.NEVER_RAN:
-        return "never ran"
-    holder = found.held_by_worker
-    if claim is not None and holder is not None and claim.owner == holder.holder:
-        return f"in flight now{_began(claim)}"
-    if planned.repeatable:
-        return f"indeterminate{_began(claim)}: may be called again under its key ({planned.call.effect})"
-    if probe:
-        return f"indeterminate{_began(claim)}: its tool's probe is asked by whoever carries the run on"
-    return f"indeterminate{_began(claim)}"
-
-
-def _began(claim: Claim | None) -> str:
-    if claim is None:
-        return ""
-    at = f" at {time_of(claim.began_at)}" if claim.began_at is not None else ""
-    dead = ", known dead" if claim.dead_seen_at is not None or known_dead(claim.owner) else ""
-    return f", begun{at} by {printable(short_name(claim.owner))}{dead}"
+        yield from described(planned, found)
 
 
 # --- what to do ---------------------------------------------------------------------------------------------------
@@ -231,12 +200,8 @@ def _advice(found: Inspection) -> Iterator[str]:
     if found.obstacle is not None:
         yield f"must not be carried on: {printable(str(found.obstacle), limit=_MAX_TEXT)}"
     elif found.run is not None and not found.over and found.lease is None:
-        ids = f"{_quoted(found.run_id)} --tenant {_quoted(found.tenant)}"
+        ids = f"{quoted(found.run_id)} --tenant {quoted(found.tenant)}"
         yield f"to carry it on: adk run --resume {ids}"
-
-
-def _quoted(name: str) -> str:
-    return printable(shlex.quote(name))
 
 
 def _holder(run: Run) -> str:

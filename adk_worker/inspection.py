@@ -51,6 +51,8 @@ class Inspection:
     obstacle: AdkError | None = None
     to_probe: tuple[PlannedCall, ...] = ()
     """Of the calls that may have happened, those whose tool has a probe: whoever carries the run on asks it."""
+    agent: Agent | None = None
+    """The agent of the run's revision, if this process knows it: what its tools declare."""
 
     @property
     def subject(self) -> Run | Checkpoint | None:
@@ -117,8 +119,8 @@ async def _with_frontier(found: Inspection, payload: str, stores: Stores, regist
         plan = await plan_resume(frontier, stores.idempotency)
     except CallKeyReusedError as error:
         return replace(found, frontier=frontier, obstacle=error)
-    agent = _agent(frontier, registry)
-    return replace(found, frontier=frontier, plan=plan, to_probe=with_probe(plan, agent))
+    agent = agent_of(frontier, registry)
+    return replace(found, frontier=frontier, plan=plan, to_probe=with_probe(plan, agent), agent=agent)
 
 
 async def _obstacle(found: Inspection, stores: Stores) -> AdkError | None:
@@ -171,7 +173,8 @@ def with_probe(plan: ResumePlan, agent: Agent | None) -> tuple[PlannedCall, ...]
     )
 
 
-def _agent(frontier: Checkpoint, registry: Registry | None) -> Agent | None:
+def agent_of(frontier: Checkpoint, registry: Registry | None) -> Agent | None:
+    """The agent of the run's revision, if this process knows it."""
     if registry is None:
         return None
     try:

@@ -67,5 +67,10 @@ def answer_refused(run: Run) -> AdkError:
     return _state(run, "it waits for no approval")
 
 
+def nothing_undecided(run: Run) -> AdkError:
+    """Why nothing of ``run`` is settled: it has ended, and all of its calls are decided."""
+    return _state(run, "it has ended, and none of its calls is undecided")
+
+
 def _state(run: Run, wanted: str) -> RunStateError:
     return RunStateError(tenant=run.tenant, run_id=run.run_id, status=run.status.value, wanted=wanted)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Self
 
+from adk_worker.actors import Actor
 from adk_worker.agent import Agent
 from adk_worker.approvals import Decision, NewRequest
 from adk_worker.asking import check_decisions, waiting_for
@@ -20,12 +21,14 @@ from adk_worker.errors import (
     ConfigurationError,
     IndeterminateToolCallError,
     LeaseLostError,
+    NoCheckpointError,
     ResumeConflictError,
     RevisionMismatchError,
     RunExistsError,
 )
 from adk_worker.history import Handle, HistoryStore
-from adk_worker.idempotency import IdempotencyStore, resume_claims
+from adk_worker.idempotency import Claim, IdempotencyStore, resume_claims
+from adk_worker.inspection import Inspection
 from adk_worker.interruption import Interrupted, Interruption
 from adk_worker.iteration import Iterated, Iteration, IterationEnd
 from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
@@ -39,6 +42,8 @@ from adk_worker.providers import ModelPolicy, Providers
 from adk_worker.redaction import Redactor
 from adk_worker.resumer import Carried, read_frontier
 from adk_worker.runs import RunStatus
+from adk_worker.settlement import UNSAID, takes_decisions
+from adk_worker.settling import Word, done, meant
 from adk_worker.surroundings import Surroundings
 from adk_worker.transitions import Attention
 
@@ -211,6 +216,42 @@ class AgentRunner:
                 history=self._history,
             )
             return await self._resume(agent, frontier, held, decisions)
+
+    async def settle(  # noqa: PLR0913 - what has to be said, each by its name
+        self,
+        agent: Agent,
+        run_id: str,
+        call: str,
+        *,
+        tenant: str,
+        completed: object = UNSAID,
+        never_ran: bool = False,
+        why: str,
+        by: str,
+        owner_may_live: bool = False,
+    ) -> Claim:
+        """Settle a call that :meth:`resume` has refused to guess at; as :meth:`Fleet.settle`, for runs in process.
+
+        The parameters and what is raised are the same. Nothing is carried on: resume the run.
+
+        :raises NoCheckpointError: nothing is stored under that name.
+        :raises ConfigurationError: there is no store of checkpoints, or none of claims that takes decisions.
+        """
+        word = Word.given(completed=completed, never_ran=never_ran, why=why, owner_may_live=owner_may_live)
+        actor = Actor.here(by)
+        store = takes_decisions(self._idempotency)
+        if self._checkpoints is None or store is None or self._idempotency is None:
+            missing = "checkpoints" if self._checkpoints is None else "idempotency"
+            raise ConfigurationError(f"to settle a call, give AgentRunner({missing}=…) a store that can keep it.")
+        frontier = await self._checkpoints.latest(run_id, tenant=tenant)
+        if frontier is None:
+            raise NoCheckpointError(tenant=tenant, run_id=run_id)
+        keys = [one.key for one in frontier.calls if one.key is not None]
+        stand = await self._idempotency.peek(keys, tenant=tenant)
+        found = Inspection(tenant, run_id, None, frontier=frontier, agent=agent)
+        target = meant(call, found, [claim for claim in stand.values() if claim is not None])
+        masker = self._redactor.masker(target.masks, of=(tenant, run_id))
+        return done(await store.decide(target.claim, target.asked(word, by=actor, masker=masker))).claim
 
     async def _resume(
         self, agent: Agent, frontier: Checkpoint, held: _Held, decisions: Mapping[str, Decision]

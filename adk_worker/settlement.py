@@ -6,7 +6,7 @@ The rules are in :mod:`adk_worker.settle_transitions`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from adk_worker.actors import Actor
 from adk_worker.idempotency import Claim
@@ -14,6 +14,15 @@ from adk_worker.outcomes import ToolOutcome
 
 if TYPE_CHECKING:
     from adk_worker.runs import Run
+
+
+class _Unsaid:
+    def __repr__(self) -> str:
+        return "UNSAID"
+
+
+UNSAID: Final = _Unsaid()
+"""Stands where nothing was said: ``None`` is an outcome like any other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ def checked(new: NewRun) -> NewRun:
     check_name(new.agent, what="agent's name")
     if not isinstance(new.input, str):
         raise NotJSONError(what="the input", reason=f"it is {type(new.input).__name__}, not a text")
-    _read(_TEXT, "the input", new.input)
+    read_back(_TEXT, "the input", new.input)
     return replace(new, metadata=_object("metadata", new.metadata), masks=_object("masks", new.masks))
 
 
@@ -48,17 +48,17 @@ def _object(what: str, value: Mapping[str, Any]) -> dict[str, JsonValue]:
         checked_object = _OBJECT.validate_python(dict(value), strict=True)
     except (ValidationError, TypeError, ValueError) as error:
         raise NotJSONError(what=what, reason=_first(error)) from error
-    return _read(_OBJECT, what, checked_object)
+    return read_back(_OBJECT, what, checked_object)
 
 
-def _read(as_json: TypeAdapter[T], what: str, value: T) -> T:
+def read_back(as_json: TypeAdapter[T], what: str, value: T) -> T:
     """What reading the stored form gives back: nothing may get in that cannot come out."""
     try:
         return as_json.validate_json(canonical_json(value))
     except ValidationError as error:
         reason = "a text in it has a lone surrogate, or it is nested too deeply"
         raise NotJSONError(what=what, reason=reason) from error
-    except (ValueError, RecursionError) as error:  # NaN, infinity, or itself
+    except (TypeError, ValueError, RecursionError) as error:  # no JSON at all, NaN, infinity, or itself
         raise NotJSONError(what=what, reason=_first(error)) from error
 
 

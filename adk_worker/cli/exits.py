@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from adk_worker.errors import (
     AdkError,
     BrokerUnavailableError,
+    CallDecidedError,
     CallKeyReusedError,
+    CallNotFoundError,
+    CallStateError,
     CheckpointError,
     ConfigurationError,
     IndeterminateToolCallError,
@@ -16,6 +19,7 @@ from adk_worker.errors import (
     LeaseError,
     NotAllowedError,
     NotJSONError,
+    OwnerMayLiveError,
     RunExistsError,
     RunLeaseError,
     RunNotFoundError,
@@ -23,6 +27,7 @@ from adk_worker.errors import (
     StoreRefusedError,
     StoreUnavailableError,
     UnknownAgentError,
+    ValueTooLargeError,
     WaitTimeoutError,
 )
 from adk_worker.transitions import Attention
@@ -66,12 +71,14 @@ class ExitCode(IntEnum):
 
 
 _CODES: tuple[tuple[type[AdkError] | tuple[type[AdkError], ...], ExitCode], ...] = (
-    ((InvalidNameError, NotJSONError), ExitCode.UNREADABLE),
+    ((InvalidNameError, NotJSONError, ValueTooLargeError), ExitCode.UNREADABLE),
     (RunNotFoundError, ExitCode.NOTHING),
     (RunLeaseError, ExitCode.HELD),
     ((CheckpointError, IndeterminateToolCallError, CallKeyReusedError), ExitCode.REFUSED),
     (UnknownAgentError, ExitCode.NOT_ASKED_FOR),
-    ((RunExistsError, RunStateError), ExitCode.NOT_COMPLETED),
+    (CallNotFoundError, ExitCode.NOT_ASKED_FOR),
+    (OwnerMayLiveError, ExitCode.REFUSED),
+    ((RunExistsError, RunStateError, CallDecidedError, CallStateError), ExitCode.NOT_COMPLETED),
     (StoreRefusedError, ExitCode.CONFIGURATION),
     ((StoreUnavailableError, BrokerUnavailableError), ExitCode.UNAVAILABLE),
     ((WaitTimeoutError, LeaseError), ExitCode.TIMED_OUT),

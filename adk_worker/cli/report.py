@@ -11,8 +11,11 @@ from typing import Any
 
 from adk_worker.cli.exits import ExitCode
 from adk_worker.events import Event
+from adk_worker.evidence import declared_max_in_flight
+from adk_worker.idempotency import Decision
 from adk_worker.inspection import Inspection
 from adk_worker.lease import RunLease
+from adk_worker.liveness import known_dead
 from adk_worker.resume import PlannedCall
 from adk_worker.runs import Run
 
@@ -75,4 +78,23 @@ def _call(planned: PlannedCall, found: Inspection) -> dict[str, Any]:
         "began_at": claim.began_at if claim else None,
         "settled_by": claim.settled_by if claim else None,
         "outcome": planned.outcome.kind.value if planned.outcome else None,
+        "arguments": dict(call.arguments),
+        "fence": claim.fence if claim else None,
+        "known_dead": claim is not None and (claim.dead_seen_at is not None or known_dead(claim.owner)),
+        "dead_seen_at": claim.dead_seen_at if claim else None,
+        "max_in_flight": declared_max_in_flight(planned, found),
+        "decisions": [_decision(decision) for decision in (claim.decisions if claim else ())],
+        "late": [outcome.kind.value for outcome in (claim.late if claim else ())],
+        "contradicted": claim is not None and claim.contradicted,
+    }
+
+
+def _decision(decision: Decision) -> dict[str, Any]:
+    return {
+        "by": decision.by,
+        "os_user": decision.os_user,
+        "at": decision.at,
+        "why": decision.why,
+        "how": "never_ran" if decision.outcome is None else "completed",
+        "owner_may_live": decision.owner_may_live,
     }

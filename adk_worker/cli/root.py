@@ -28,6 +28,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "run": "adk_worker.cli.run:run",
         "schema": "adk_worker.cli.schema:schema",
         "seal": "adk_worker.cli.seal:seal",
+        "settle": "adk_worker.cli.settle:settle",
     }
 )
 """Each command, and where it is."""

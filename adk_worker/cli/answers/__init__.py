@@ -41,6 +41,7 @@ ANSWERS: Final[Mapping[str, Any]] = MappingProxyType(
         "seal keys list": SealKeysListAnswer,
         "seal keys new": SealKeysNewAnswer,
         "seal rotate": SealRotateAnswer,
+        "settle": RunAnswer,
     }
 )
 """The model of a line, by the command as it is typed behind ``adk``."""

@@ -51,6 +51,18 @@ class FrontierAnswer(Answer):
     revision: str
 
 
+class DecisionAnswer(Answer):
+    """What a person decided about a call."""
+
+    by: str
+    os_user: str | None
+    at: float
+    why: str
+    how: Literal["completed", "never_ran"]
+    owner_may_live: bool
+    """They said so although the worker that began it was not known to be dead, or had just died."""
+
+
 class CallAnswer(Answer):
     """A call that was outstanding there, and what is known of it."""
 
@@ -67,7 +79,24 @@ class CallAnswer(Answer):
     owner: str | None
     began_at: float | None
     settled_by: str | None
+    """Who settled it last: ``owner``, ``probe``, or ``person:NAME``."""
     outcome: OutcomeKind | None
+    arguments: dict[str, JsonValue]
+    """As the model gave them, masked."""
+    fence: int | None
+    """Under which it was begun."""
+    known_dead: bool
+    """Whether the worker that began it is known to be dead."""
+    dead_seen_at: float | None
+    """When that was first on record."""
+    max_in_flight: float | None
+    """How long a request may outlive its sender, in seconds, as its tool declares."""
+    decisions: list[DecisionAnswer]
+    """What people decided about it, the oldest first."""
+    late: list[OutcomeKind]
+    """Outcomes that came in after it was settled."""
+    contradicted: bool
+    """Whether one came in although a person had said that it never ran."""
 
 
 class ObstacleAnswer(Answer):

@@ -6,7 +6,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Final, Protocol
 
 from adk_worker.cli.output import note
@@ -42,24 +42,35 @@ class Show(Protocol):
         ...
 
 
-async def follow(fleet: Fleet, run_id: str, *, tenant: str, timeout: float | None) -> Run:
+async def follow(
+    fleet: Fleet,
+    run_id: str,
+    *,
+    tenant: str,
+    timeout: float | None,
+    show: Show | None = None,
+    outage: float | None = None,
+) -> Run:
     """Show how the run goes until it rests, and return it then.
 
+    :param show: what shows it; on the standard error by default.
+    :param outage: for how many seconds a store that is away is waited for; a minute by default.
     :raises WaitTimeoutError: ``timeout`` seconds are over.
     :raises StoreUnavailableError: the store has been away for too long.
     """
-    with _shown() as show:
+    patience = _OUTAGE if outage is None else outage
+    with nullcontext(show) if show is not None else _shown() as shows:
         watching = asyncio.timeout(timeout)
         try:
             async with watching:
-                return await _watch(fleet, run_id, tenant=tenant, show=show)
+                return await _watch(fleet, run_id, tenant=tenant, show=shows, outage=patience)
         except TimeoutError:
             if watching.expired() and timeout is not None:
                 raise WaitTimeoutError.of_run(run_id, timeout) from None
             raise
 
 
-async def _watch(fleet: Fleet, run_id: str, *, tenant: str, show: Show) -> Run:
+async def _watch(fleet: Fleet, run_id: str, *, tenant: str, show: Show, outage: float) -> Run:
     after, pause = 0, _FIRST_LOOK
     away_since: float | None = None
     quiet_since: float | None = time.monotonic()
@@ -87,7 +98,7 @@ async def _watch(fleet: Fleet, run_id: str, *, tenant: str, show: Show) -> Run:
             if away_since is None:
                 note(f"note: {error} Waiting for it.")
                 away_since = now
-            if now - away_since >= _OUTAGE:
+            if now - away_since >= outage:
                 raise
             pause = _LONGEST_PAUSE
         await asyncio.sleep(pause)
@@ -112,7 +123,7 @@ def _shown() -> Iterator[Show]:
                 status.update(Text(standing_line(run)))
 
             def untaken(self, run: Run) -> None:
-                console.print(_untaken(run), style="yellow")
+                console.print(untaken_note(run), style="yellow")
 
         yield Live()
 
@@ -125,10 +136,11 @@ class _Lines:
         """Its events say it."""
 
     def untaken(self, run: Run) -> None:
-        note(_untaken(run))
+        note(untaken_note(run))
 
 
-def _untaken(run: Run) -> str:
+def untaken_note(run: Run) -> str:
+    """What to say of a run that waits in the queue."""
     return f"note: no worker takes {printable(run.run_id)}: does one run, does it know the agent, or is it busy?"
 
 

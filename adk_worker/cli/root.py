@@ -27,6 +27,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "resume": "adk_worker.cli.bulk:resume",
         "run": "adk_worker.cli.run:run",
         "schema": "adk_worker.cli.schema:schema",
+        "watch": "adk_worker.cli.watch:watch",
         "seal": "adk_worker.cli.seal:seal",
         "settle": "adk_worker.cli.settle:settle",
     }

@@ -48,6 +48,8 @@ ROWS = [
     ("run", "undecided", "--resume run_1 --tenant acme", 4),
     ("run", "held", "--resume run_1 --tenant acme", 3),
     ("run", "completed", "--resume run_1 --tenant acme", 1),
+    ("watch", "completed", "run_1 --tenant acme", 0),
+    ("watch", "parked", "run_1 --tenant acme", 65),
     ("run", "nothing", "--resume run_1 --tenant acme", 1),
     ("seal keys list", "nothing", "", 0),
     ("seal keys new", "nothing", "", 0),

@@ -18,6 +18,7 @@ from adk_worker.cli.answers.runs import (
     PruneAnswer,
     ResumeAnswer,
     RunAnswer,
+    WatchAnswer,
 )
 from adk_worker.cli.answers.secrets import SealKeysListAnswer, SealKeysNewAnswer, SealRotateAnswer
 from adk_worker.cli.answers.store import DbBumpEpochAnswer, DbUpgradeAnswer, DbVerifyAnswer
@@ -38,6 +39,7 @@ ANSWERS: Final[Mapping[str, Any]] = MappingProxyType(
         "prune": PruneAnswer,
         "resume": ManyAnswer,
         "run": RunAnswer | ResumeAnswer,
+        "watch": WatchAnswer,
         "seal keys list": SealKeysListAnswer,
         "seal keys new": SealKeysNewAnswer,
         "seal rotate": SealRotateAnswer,

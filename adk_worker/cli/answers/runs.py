@@ -191,3 +191,12 @@ class PruneAnswer(Answer):
     examined: int
     """Runs that were loaded in the end, to see that they do."""
     unloadable: list[UnloadableAnswer]
+
+
+class WatchAnswer(Answer):
+    """Something that was seen; one of the two is there."""
+
+    event: EventAnswer | None
+    """With RUN_ID: what happened to that run."""
+    run: RunAnswer | None
+    """With RUN_ID: as it stood in the end. Without: a run that is new, or has changed."""

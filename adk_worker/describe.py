@@ -23,6 +23,7 @@ from adk_worker.lease import QUEUE, RunLease
 from adk_worker.liveness import known_dead, short_name
 from adk_worker.messages import canonical_json
 from adk_worker.printable import printable, printable_lines, time_of
+from adk_worker.questions import granted, waiting
 from adk_worker.runs import Run, RunStatus
 from adk_worker.transitions import Attention
 
@@ -63,7 +64,7 @@ def describe(found: Inspection | Run, *, events: Iterable[Event] = ()) -> str:
     if isinstance(found, Run):
         found = Inspection(found.tenant, found.run_id, found)
         return "\n".join([*_head(found), *_row(found)])
-    lines = [*_head(found), *_standing(found), *_frontier(found), *_calls(found), *_advice(found)]
+    lines = [*_head(found), *_standing(found), *_asked(found), *_frontier(found), *_calls(found), *_advice(found)]
     return "\n".join([*lines, *(describe_event(event) for event in events)])
 
 
@@ -140,7 +141,8 @@ def _lapsed(run: Run) -> str:
 def _resting(run: Run) -> Iterator[str]:
     match run.status:
         case RunStatus.WAITING_APPROVAL:
-            yield f"waiting on approval{_detail(run)}"
+            on = f" {printable(run.detail, limit=_MAX_TEXT)}" if run.detail else ""
+            yield f"waiting on approval{on}"
         case RunStatus.COMPLETED:
             yield "completed"
             yield from (f"    {line}" for line in printable_lines(run.output or "", limit=_MAX_TEXT) if run.output)
@@ -175,6 +177,12 @@ def _detail(run: Run) -> str:
 def _said(run: Run) -> Iterator[str]:
     if run.detail:
         yield f"    {printable(run.detail, limit=_MAX_TEXT)}"
+
+
+def _asked(found: Inspection) -> Iterator[str]:
+    if found.run is not None and not found.run.status.ended:
+        yield from waiting(found.approvals, run_id=found.run_id, tenant=found.tenant)
+        yield from granted(found.approvals, run_id=found.run_id, tenant=found.tenant)
 
 
 # --- what was in flight -------------------------------------------------------------------------------------------

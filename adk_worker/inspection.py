@@ -6,9 +6,10 @@ words.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from adk_worker.approvals import Approvals
 from adk_worker.checkpoint import Checkpoint, decode_checkpoint
 from adk_worker.errors import (
     AdkError,
@@ -48,6 +49,8 @@ class Inspection:
     lease: RunLease | None = None
     frontier: Checkpoint | None = None
     plan: ResumePlan | None = None
+    approvals: Approvals = field(default_factory=Approvals)
+    """What its people were asked, and grant (P1)."""
     obstacle: AdkError | None = None
     to_probe: tuple[PlannedCall, ...] = ()
     """Of the calls that may have happened, those whose tool has a probe: whoever carries the run on asks it."""
@@ -101,7 +104,8 @@ async def _look(
     if run is None and payload is None:
         return None
     lease = await stores.leases.held(run_id, tenant=tenant)
-    found = Inspection(tenant, run_id, run, lease)
+    asked = await stores.runs.approvals(run_id, tenant=tenant)
+    found = Inspection(tenant, run_id, run, lease, approvals=asked.approvals)
     if payload is not None:
         found = await _with_frontier(found, payload, stores, registry)
     others = lease is not None and (under is None or lease.fence != under.fence)

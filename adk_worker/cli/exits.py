@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from adk_worker.errors import (
     AdkError,
+    ApprovalRefusedError,
     BrokerUnavailableError,
     CallDecidedError,
     CallKeyReusedError,
@@ -78,7 +79,10 @@ _CODES: tuple[tuple[type[AdkError] | tuple[type[AdkError], ...], ExitCode], ...]
     (UnknownAgentError, ExitCode.NOT_ASKED_FOR),
     (CallNotFoundError, ExitCode.NOT_ASKED_FOR),
     (OwnerMayLiveError, ExitCode.REFUSED),
-    ((RunExistsError, RunStateError, CallDecidedError, CallStateError), ExitCode.NOT_COMPLETED),
+    (
+        (RunExistsError, RunStateError, CallDecidedError, CallStateError, ApprovalRefusedError),
+        ExitCode.NOT_COMPLETED,
+    ),
     (StoreRefusedError, ExitCode.CONFIGURATION),
     ((StoreUnavailableError, BrokerUnavailableError), ExitCode.UNAVAILABLE),
     ((WaitTimeoutError, LeaseError), ExitCode.TIMED_OUT),

@@ -7,8 +7,10 @@ itself is left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
+from adk_worker.approvals import ApprovalRequest, Grant
 from adk_worker.cli.exits import ExitCode
 from adk_worker.events import Event
 from adk_worker.evidence import declared_max_in_flight
@@ -30,6 +32,18 @@ def event_object(event: Event) -> dict[str, Any]:
     return event.model_dump(mode="json")
 
 
+def request_object(request: ApprovalRequest) -> dict[str, Any]:
+    """A request: its fields but for what names the answer for whoever gave it."""
+    told = asdict(request)
+    del told["answer_id"]
+    return {**told, "approvers": list(request.approvers), "state": request.state.value}
+
+
+def grant_object(grant: Grant) -> dict[str, Any]:
+    """A grant: its fields."""
+    return asdict(grant)
+
+
 def inspection_object(found: Inspection, code: ExitCode, *, events: Sequence[Event] | None = None) -> dict[str, Any]:
     """What is known of a run; ``exit_code`` is what the program ends with."""
     frontier = found.frontier
@@ -49,6 +63,8 @@ def inspection_object(found: Inspection, code: ExitCode, *, events: Sequence[Eve
             "revision": frontier.revision,
         },
         "calls": [_call(planned, found) for planned in (found.plan.calls if found.plan else ())],
+        "requests": [request_object(request) for request in found.approvals.pending],
+        "grants": [grant_object(grant) for grant in found.approvals.grants if grant.revoked_at is None],
         "obstacle": None
         if found.obstacle is None
         else {"error": type(found.obstacle).__name__, "message": str(found.obstacle)},

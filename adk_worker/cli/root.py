@@ -15,9 +15,12 @@ from adk_worker.cli import options
 COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "alive": "adk_worker.cli.alive:alive",
+        "approvals": "adk_worker.cli.approvals:approvals",
+        "approve": "adk_worker.cli.approvals:approve",
         "cancel": "adk_worker.cli.runs:cancel",
         "check-deploy": "adk_worker.cli.check_deploy:check_deploy",
         "db": "adk_worker.cli.db:db",
+        "deny": "adk_worker.cli.approvals:deny",
         "dev": "adk_worker.cli.dev:dev",
         "find": "adk_worker.cli.find:find",
         "doctor": "adk_worker.cli.doctor:doctor",
@@ -25,6 +28,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "list": "adk_worker.cli.runs:list_runs",
         "prune": "adk_worker.cli.prune:prune",
         "resume": "adk_worker.cli.bulk:resume",
+        "revoke": "adk_worker.cli.approvals:revoke",
         "run": "adk_worker.cli.run:run",
         "schema": "adk_worker.cli.schema:schema",
         "watch": "adk_worker.cli.watch:watch",

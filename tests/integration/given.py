@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from adk_worker.actors import Actor
+from adk_worker.approvals import Answer, NewGrant, NewRequest
 from adk_worker.checkpoint import CheckpointBoundary, OutstandingCall
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.redaction import Redactor
@@ -109,6 +111,46 @@ async def undecided(driver):
 @state
 async def waiting_for_an_approval(driver):
     await driver.commit(await driver.worker(), 1, Then.WAIT_APPROVAL, attention=Attention.APPROVAL, detail="req-9")
+
+
+@state
+async def asking(driver):
+    """Two calls of one turn wait for a person; whoever approves the first one has to be ana or bob."""
+    await _ask(driver, ("ana", "bob"), ())
+
+
+@state
+async def granted(driver):
+    """A call was approved with a grant for all of the run, and nobody has taken the run since."""
+    await _ask(driver, ())
+    answer = Answer(request_id="req-1", approved=True, answer_id="given", grant=NewGrant())
+    by = Actor("ana", "op")
+    await driver.runs.answer(driver.run_id, answer, tenant=driver.tenant, by=by, policy=driver.policy)
+
+
+async def _ask(driver, *approvers):
+    calls = [a_call(driver, index).model_copy(update={"needs_approval": True}) for index in range(len(approvers))]
+    requests = [
+        NewRequest(
+            call_id=call.call_id,
+            key=call.key,
+            tool=call.tool,
+            digest=driver.intent(call.index).digest,
+            arguments=call.arguments,
+            approvers=who,
+        )
+        for call, who in zip(calls, approvers, strict=True)
+    ]
+    frontier = {"boundary": CheckpointBoundary.BEFORE_APPROVAL, "calls": tuple(calls)}
+    await driver.commit(
+        await driver.worker(),
+        1,
+        Then.WAIT_APPROVAL,
+        frontier=frontier,
+        requests=requests,
+        attention=Attention.APPROVAL,
+        detail="waiting",
+    )
 
 
 @state

@@ -62,7 +62,7 @@ def test_a_published_schema_is_one_and_is_printed(capsys, command):
 
 def test_a_command_without_a_schema_is_told_which_have_one(capsys):
     assert main(["schema", "dev"]) == 2
-    assert "no schema of 'dev': there are those of alive, cancel" in capsys.readouterr().err
+    assert "no schema of 'dev': there are those of alive, approvals" in capsys.readouterr().err
 
 
 def test_every_command_and_option_stands_on_its_page():

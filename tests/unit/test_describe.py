@@ -80,7 +80,7 @@ def test_the_first_two_lines_say_which_run_it_is_and_how_far_it_came():
             found(a_run(RunStatus.RUNNING, holder=WORKER, expires_at=AT)),
             "nobody carries it: the lease of web-7 pid 4711 under fence 12 lapsed at 2026-11-18 11:06:40Z",
         ),
-        (found(a_run(RunStatus.WAITING_APPROVAL, detail="req-9")), "waiting on approval: req-9"),
+        (found(a_run(RunStatus.WAITING_APPROVAL, detail="req-9")), "waiting on approval req-9"),
         (found(a_run(RunStatus.FAILED, detail="the script is over")), "failed: the script is over"),
         (found(a_run(RunStatus.CANCELLED)), "cancelled"),
         (

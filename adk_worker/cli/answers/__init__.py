@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from adk_worker.cli.answers.approvals import AnsweredAnswer, ApprovalsAnswer
+from adk_worker.cli.answers.asked import GrantAnswer
 from adk_worker.cli.answers.runs import (
     CheckDeployAnswer,
     InspectAnswer,
@@ -27,17 +29,21 @@ from adk_worker.cli.answers.workers import AliveAnswer, DoctorAnswer
 ANSWERS: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "alive": AliveAnswer,
+        "approvals": ApprovalsAnswer,
+        "approve": AnsweredAnswer,
         "cancel": RunAnswer | ManyAnswer,
         "check-deploy": CheckDeployAnswer,
         "db bump-epoch": DbBumpEpochAnswer,
         "db upgrade": DbUpgradeAnswer,
         "db verify": DbVerifyAnswer,
+        "deny": AnsweredAnswer,
         "find": RunAnswer,
         "doctor": DoctorAnswer,
         "inspect": InspectAnswer,
         "list": RunAnswer,
         "prune": PruneAnswer,
         "resume": ManyAnswer,
+        "revoke": GrantAnswer,
         "run": RunAnswer | ResumeAnswer,
         "watch": WatchAnswer,
         "seal keys list": SealKeysListAnswer,

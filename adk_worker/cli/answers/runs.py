@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from adk_worker.bulk import Came
 from adk_worker.checkpoint import CheckpointBoundary
+from adk_worker.cli.answers.asked import GrantAnswer, RequestAnswer
 from adk_worker.cli.answers.model import Answer
 from adk_worker.deployment import Outlook
 from adk_worker.events import Event
@@ -117,6 +118,10 @@ class InspectAnswer(Answer):
     lease: LeaseAnswer | None
     frontier: FrontierAnswer | None
     calls: list[CallAnswer]
+    requests: list[RequestAnswer]
+    """What waits for a person's answer."""
+    grants: list[GrantAnswer]
+    """What lets calls pass without one, be it over by now."""
     obstacle: ObstacleAnswer | None
     exit_code: int
     events: list[EventAnswer] | None

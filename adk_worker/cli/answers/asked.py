@@ -1,0 +1,52 @@
+"""Answers about what a run's people are asked. Times are in seconds since the epoch, by the store's clock."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from adk_worker.approvals import RequestState
+from adk_worker.cli.answers.model import Answer
+
+
+class RequestAnswer(Answer):
+    """One call that a person is asked about."""
+
+    request_id: str
+    call_id: str
+    key: str
+    """The call's idempotency key."""
+    tool: str
+    digest: str
+    """Of the call's arguments: an answer may name it, and is refused if it is about other ones."""
+    arguments: dict[str, JsonValue]
+    """Masked, to be shown; empty once the answer was acted on."""
+    approvers: list[str]
+    """Who may answer; empty if anybody may whom the application lets."""
+    asked_at: float
+    expires_at: float
+    state: RequestState
+    answered_at: float | None
+    answered_by: str | None
+    """``system:timeout`` if nobody did in time."""
+    os_user: str | None
+    reason: str | None
+    grant_id: str | None
+    """The grant that was given with the answer."""
+    spent_at: float | None
+    """When the answer was acted on."""
+
+
+class GrantAnswer(Answer):
+    """A standing permission for a tool in a run."""
+
+    grant_id: str
+    tool: str
+    by: str
+    os_user: str | None
+    given_at: float
+    expires_at: float | None
+    """Null where it holds for all of the run."""
+    request_id: str
+    """The request with whose answer it was given."""
+    revoked_at: float | None
+    revoked_by: str | None

@@ -17,6 +17,18 @@ from adk_worker.exports import exported
 if TYPE_CHECKING:
     from adk_worker.actors import Action, Actor, Verifier
     from adk_worker.agent import Agent
+    from adk_worker.approvals import (
+        Answered,
+        Approval,
+        ApprovalDecision,
+        ApprovalRequest,
+        Approvals,
+        Grant,
+        NewGrant,
+        NewRequest,
+        ProposedCall,
+        RequestState,
+    )
     from adk_worker.bulk import BulkOutcome, Came
     from adk_worker.checkpoint import (
         CHECKPOINT_FORMAT,
@@ -35,6 +47,7 @@ if TYPE_CHECKING:
     from adk_worker.errors import (
         AdkError,
         AgentImportError,
+        ApprovalRefusedError,
         BudgetError,
         CallError,
         CallKeyReusedError,
@@ -54,6 +67,7 @@ if TYPE_CHECKING:
         ModelUnavailableError,
         NoCheckpointError,
         NotAllowedError,
+        NotApprovedError,
         NotJSONError,
         ResumeConflictError,
         RevisionMismatchError,
@@ -116,6 +130,12 @@ __all__ = [
     "AgentImportError",
     "AgentRunner",
     "Amount",
+    "Answered",
+    "Approval",
+    "ApprovalDecision",
+    "ApprovalRefusedError",
+    "ApprovalRequest",
+    "Approvals",
     "Attention",
     "BinaryPart",
     "Budget",
@@ -148,6 +168,7 @@ __all__ = [
     "Fleet",
     "FleetPolicy",
     "FrontierLostError",
+    "Grant",
     "Happened",
     "HistoryStore",
     "HistoryUnavailableError",
@@ -176,8 +197,11 @@ __all__ = [
     "ModelRequest",
     "ModelUnavailableError",
     "NeverWill",
+    "NewGrant",
+    "NewRequest",
     "NoCheckpointError",
     "NotAllowedError",
+    "NotApprovedError",
     "NotJSONError",
     "NotYet",
     "OpaquePart",
@@ -186,8 +210,10 @@ __all__ = [
     "PlannedCall",
     "ProbeAnswer",
     "ProcessIdentity",
+    "ProposedCall",
     "Redactor",
     "Registry",
+    "RequestState",
     "ResumeClaims",
     "ResumeConflictError",
     "ResumePlan",
@@ -245,6 +271,10 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "actors": "Action Actor Verifier",
         "agent": "Agent",
+        "approvals": (
+            "Answered Approval ApprovalDecision ApprovalRequest Approvals Grant NewGrant NewRequest ProposedCall "
+            "RequestState"
+        ),
         "bulk": "BulkOutcome Came",
         "checkpoint": (
             "CHECKPOINT_FORMAT Checkpoint CheckpointBoundary Checkpointer CheckpointPolicy CheckpointStore "
@@ -254,10 +284,10 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "context": "ToolContext current_call",
         "continuation": "DEFAULT_CONTINUATION Continuation ContinuationPolicy continued",
         "errors": (
-            "AdkError AgentImportError BudgetError CallError CallKeyReusedError CheckpointError CheckpointFormatError "
-            "CheckpointTooLargeError ClaimOwnerError CommitUnknownError ConfigurationError FrontierLostError "
+            "AdkError AgentImportError ApprovalRefusedError BudgetError CallError CallKeyReusedError CheckpointError "
+            "CheckpointFormatError CheckpointTooLargeError ClaimOwnerError CommitUnknownError ConfigurationError FrontierLostError "
             "HistoryUnavailableError IndeterminateToolCallError InvalidNameError LeaseError LeaseLostError "
-            "ModelError ModelUnavailableError NoCheckpointError NotAllowedError NotJSONError "
+            "ModelError ModelUnavailableError NoCheckpointError NotAllowedError NotApprovedError NotJSONError "
             "ResumeConflictError RevisionMismatchError RunExistsError RunLeaseError RunNotFoundError "
             "RunStateError SchemaVersionError SealKeyMissingError StaleFenceError StoreRefusedError "
             "StoreUnavailableError "

@@ -279,7 +279,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class ApprovalDecision:
     """What a person says about a call of a run in process: for :meth:`AgentRunner.resume`.
 
     :param by: who says so, and has been authenticated by you.

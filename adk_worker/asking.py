@@ -12,10 +12,10 @@ from adk_worker.approvals import (
     EXPIRES_IN,
     POLICY_TIMEOUT,
     Approval,
+    ApprovalDecision,
     ApprovalRequest,
     Approvals,
     Asked,
-    Decision,
     NewRequest,
     ProposedCall,
     RequestState,
@@ -155,7 +155,7 @@ def waiting_for(frontier: Checkpoint, agent: Agent) -> tuple[NewRequest, ...]:
     return requests([call for call in frontier.calls if needs_person(call)], agent, expires_in=EXPIRES_IN)
 
 
-def check_decisions(frontier: Checkpoint, agent: Agent, decisions: Mapping[str, Decision]) -> None:
+def check_decisions(frontier: Checkpoint, agent: Agent, decisions: Mapping[str, ApprovalDecision]) -> None:
     """Refuse decisions that cannot be acted on, before anything is.
 
     :raises ApprovalRefusedError: one is about a call that does not wait, or about other arguments.

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from adk_worker.approvals import ApprovalRequest, Approvals, Asked, Decision, RequestState
+from adk_worker.approvals import ApprovalDecision, ApprovalRequest, Approvals, Asked, RequestState
 from adk_worker.asking import asked_digest, asked_key, needs_person
 from adk_worker.checkpoint import Checkpoint, Checkpointer, OutstandingCall
 from adk_worker.errors import ClaimOwnerError, StaleFenceError
@@ -38,7 +38,7 @@ class LocalScribe:
         history: HistoryStore | None,
         handle: Handle | None = None,
         lease: RunLease | None = None,
-        decisions: Mapping[str, Decision] = MappingProxyType({}),
+        decisions: Mapping[str, ApprovalDecision] = MappingProxyType({}),
     ) -> None:
         self._tenant = tenant
         self._run_id = run_id

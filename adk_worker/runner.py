@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from adk_worker.actors import Actor
 from adk_worker.agent import Agent
-from adk_worker.approvals import Decision, NewRequest
+from adk_worker.approvals import ApprovalDecision, NewRequest
 from adk_worker.asking import check_decisions, waiting_for
 from adk_worker.checkpoint import Checkpoint, Checkpointer
 from adk_worker.continuation import DEFAULT_CONTINUATION, ContinuationPolicy
@@ -177,7 +177,7 @@ class AgentRunner:
         run: str | Carried,
         *,
         tenant: str | None = None,
-        decisions: Mapping[str, Decision] = MappingProxyType({}),
+        decisions: Mapping[str, ApprovalDecision] = MappingProxyType({}),
     ) -> RunResult:
         """Carry a run on from its stored frontier: by its id and ``tenant``, or as a :class:`Resumer` carried it.
 
@@ -254,7 +254,7 @@ class AgentRunner:
         return done(await store.decide(target.claim, target.asked(word, by=actor, masker=masker))).claim
 
     async def _resume(
-        self, agent: Agent, frontier: Checkpoint, held: _Held, decisions: Mapping[str, Decision]
+        self, agent: Agent, frontier: Checkpoint, held: _Held, decisions: Mapping[str, ApprovalDecision]
     ) -> RunResult:
         if (frontier.agent, frontier.revision) != (agent.name, agent.revision):
             raise RevisionMismatchError(agent=frontier.agent, pinned=frontier.revision, registered=(agent.revision,))
@@ -300,7 +300,7 @@ class AgentRunner:
         held: _Held,
         *,
         stored: Handle,
-        decisions: Mapping[str, Decision] = MappingProxyType({}),
+        decisions: Mapping[str, ApprovalDecision] = MappingProxyType({}),
     ) -> RunResult:
         scribe = LocalScribe(
             tenant=frontier.tenant,

@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from adk_worker.approvals import Approval, Decision
+from adk_worker.approvals import Approval, ApprovalDecision
 from adk_worker.checkpoint import CheckpointBoundary, Checkpointer, CheckpointPolicy
 from adk_worker.context import ToolContext
 from adk_worker.errors import (
@@ -496,11 +496,11 @@ async def test_what_was_decided_lets_the_run_go_on(here, far_side):
     run = await runner.run(agent, "book", tenant="acme", run_id="run_1")
     first, second = run.asked
     assert (first.tool, first.arguments) == ("pay", {"seat": "1"})
-    one = {first.call_id: Decision(approved=True, by="ann", digest=first.digest)}
+    one = {first.call_id: ApprovalDecision(approved=True, by="ann", digest=first.digest)}
     assert (await runner.resume(agent, "run_1", tenant="acme", decisions=one)).status is RunStatus.WAITING_APPROVAL
     assert far_side.effects == []
 
-    both = {**one, second.call_id: Decision(approved=False, by="ann", reason="too dear")}
+    both = {**one, second.call_id: ApprovalDecision(approved=False, by="ann", reason="too dear")}
     run = await runner.resume(agent, "run_1", tenant="acme", decisions=both)
 
     assert (run.status, run.asked) == (RunStatus.COMPLETED, ())
@@ -514,7 +514,7 @@ async def test_without_keys_nobody_can_tell_whether_an_approved_call_was_made(he
     agent = agent_with(far_side.tool(requires_approval=True))
     runner = AgentRunner(checkpoints=here.checkpointer)
     run = await runner.run(agent, "book", tenant="acme", run_id="run_1")
-    decisions = {run.asked[0].call_id: Decision(approved=True, by="ann")}
+    decisions = {run.asked[0].call_id: ApprovalDecision(approved=True, by="ann")}
 
     with pytest.raises(IndeterminateToolCallError):
         await runner.resume(agent, "run_1", tenant="acme", decisions=decisions)
@@ -527,7 +527,7 @@ async def test_an_approved_call_that_was_begun_is_not_asked_about_again(here, fa
     agent = agent_with(far_side.tool(requires_approval=True, probe=far_side.probe))
     run = await here.runner().run(agent, "book", tenant="acme", run_id="run_1")
     far_side.after = asyncio.Event()
-    decisions = {run.asked[0].call_id: Decision(approved=True, by="ann")}
+    decisions = {run.asked[0].call_id: ApprovalDecision(approved=True, by="ann")}
     task = asyncio.create_task(here.runner().resume(agent, "run_1", tenant="acme", decisions=decisions))
     await far_side.entered.wait()
     task.cancel()
@@ -542,9 +542,9 @@ async def test_an_approved_call_that_was_begun_is_not_asked_about_again(here, fa
 @pytest.mark.parametrize(
     ("named", "decision", "error", "said"),
     [
-        ("nobody's", Decision(approved=True, by="ann"), ApprovalRefusedError, "no such call"),
-        (None, Decision(approved=True, by="ann", digest="0"), ApprovalRefusedError, "other arguments"),
-        (None, Decision(approved=False, by="bob"), NotAllowedError, "for ann to answer"),
+        ("nobody's", ApprovalDecision(approved=True, by="ann"), ApprovalRefusedError, "no such call"),
+        (None, ApprovalDecision(approved=True, by="ann", digest="0"), ApprovalRefusedError, "other arguments"),
+        (None, ApprovalDecision(approved=False, by="bob"), NotAllowedError, "for ann to answer"),
     ],
     ids=["call", "arguments", "approver"],
 )

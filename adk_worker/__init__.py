@@ -284,14 +284,14 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "context": "ToolContext current_call",
         "continuation": "DEFAULT_CONTINUATION Continuation ContinuationPolicy continued",
         "errors": (
-            "AdkError AgentImportError ApprovalRefusedError BudgetError CallError CallKeyReusedError CheckpointError "
-            "CheckpointFormatError CheckpointTooLargeError ClaimOwnerError CommitUnknownError ConfigurationError FrontierLostError "
-            "HistoryUnavailableError IndeterminateToolCallError InvalidNameError LeaseError LeaseLostError "
-            "ModelError ModelUnavailableError NoCheckpointError NotAllowedError NotApprovedError NotJSONError "
-            "ResumeConflictError RevisionMismatchError RunExistsError RunLeaseError RunNotFoundError "
-            "RunStateError SchemaVersionError SealKeyMissingError StaleFenceError StoreRefusedError "
-            "StoreUnavailableError "
-            "ToolArgumentsError ToolError UnknownAgentError ValueTooLargeError WaitTimeoutError"
+            "AdkError AgentImportError ApprovalRefusedError BudgetError CallError CallKeyReusedError "
+            "CheckpointError CheckpointFormatError CheckpointTooLargeError ClaimOwnerError CommitUnknownError "
+            "ConfigurationError FrontierLostError HistoryUnavailableError IndeterminateToolCallError "
+            "InvalidNameError LeaseError LeaseLostError ModelError ModelUnavailableError NoCheckpointError "
+            "NotAllowedError NotApprovedError NotJSONError ResumeConflictError RevisionMismatchError "
+            "RunExistsError RunLeaseError RunNotFoundError RunStateError SchemaVersionError SealKeyMissingError "
+            "StaleFenceError StoreRefusedError StoreUnavailableError ToolArgumentsError ToolError "
+            "UnknownAgentError ValueTooLargeError WaitTimeoutError"
         ),
         "events": "Event EventKind",
         "filters": "RunFilter",

@@ -15,7 +15,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pydantic import ValidationError
 
@@ -149,5 +149,17 @@ class HistoryStore(Protocol):
         """All messages that the handle covers, in order; ``None`` if that tenant's run has no such transcript.
 
         :raises HistoryUnavailableError: it is there in part, or its digest differs (H2).
+        """
+        ...
+
+
+@runtime_checkable
+class ReadsSegments(Protocol):
+    """A history store that shows all that it keeps of a run, without a handle: of a run that is over there is none."""
+
+    async def segments(self, run_id: str, *, tenant: str) -> Sequence[str]:
+        """The payloads of its segments, each a JSON array of messages, those included that no handle covers.
+
+        In no certain order; empty if there are none. Only reads.
         """
         ...

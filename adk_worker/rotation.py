@@ -68,12 +68,14 @@ class _Held:
     payload: str | None
     frontier: Checkpoint | None
     outcomes: Mapping[str, ToolOutcome]
+    late: tuple[ToolOutcome, ...] = ()
+    """Outcomes that came in after a person had said that there was none: the run goes on with them, as they are."""
 
     def seals(self) -> Iterator[str]:
         """All its seals."""
         for masks in (self.run.masks, self.frontier.masks if self.frontier else {}):
             yield from _sealed(masks).values()
-        for outcome in self.outcomes.values():
+        for outcome in (*self.outcomes.values(), *self.late):
             yield from outcome.sealed.values()
 
 
@@ -128,12 +130,10 @@ async def _held(stores: Stores, run: Run) -> _Held:
     frontier = None if payload is None else decode_checkpoint(payload)
     calls = [call.key for call in frontier.calls if call.key is not None] if frontier else []
     claims = await stores.idempotency.peek(calls, tenant=run.tenant) if calls else {}
-    outcomes = {
-        key: claim.outcome
-        for key, claim in claims.items()
-        if claim is not None and claim.outcome is not None and claim.outcome.sealed
-    }
-    return _Held(run, payload, frontier, outcomes)
+    known = {key: claim for key, claim in claims.items() if claim is not None and claim.known and claim.known.sealed}
+    outcomes = {key: claim.outcome for key, claim in known.items() if claim.outcome and claim.known == claim.outcome}
+    late = tuple(claim.known for key, claim in known.items() if claim.known and key not in outcomes)
+    return _Held(run, payload, frontier, outcomes, late)
 
 
 def _change(held: _Held, seals: RunSeals) -> tuple[Reseal, _Held]:
@@ -153,7 +153,7 @@ def _change(held: _Held, seals: RunSeals) -> tuple[Reseal, _Held]:
         (held.payload, payload),
         {key: (outcome, outcomes[key]) for key, outcome in held.outcomes.items()},
     )
-    return change, _Held(held.run.model_copy(update={"masks": masks}), payload, frontier, outcomes)
+    return change, _Held(held.run.model_copy(update={"masks": masks}), payload, frontier, outcomes, held.late)
 
 
 def _anew(masks: Mapping[str, Any], seals: RunSeals) -> dict[str, Any]:

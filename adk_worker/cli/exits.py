@@ -50,7 +50,8 @@ class ExitCode(IntEnum):
     """Another worker holds it, and is named."""
     REFUSED = 4
     """It must not be carried on: an undecidable call, an evicted transcript, a frontier that cannot be read, … Of
-    ``check-deploy``: some run would not be."""
+    ``check-deploy``: some run would not be; of ``scan``: something looks like a secret; of ``seal rotate``: another key
+    is still needed."""
     NOT_ASKED_FOR = 64
     """What was asked for does not exist, such as an agent."""
     NOT_COMPLETED = 65

@@ -30,6 +30,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "resume": "adk_worker.cli.bulk:resume",
         "revoke": "adk_worker.cli.approvals:revoke",
         "run": "adk_worker.cli.run:run",
+        "scan": "adk_worker.cli.scan:scan",
         "schema": "adk_worker.cli.schema:schema",
         "watch": "adk_worker.cli.watch:watch",
         "seal": "adk_worker.cli.seal:seal",

@@ -11,9 +11,9 @@ from adk_worker.conformance.names import HOSTILE_RUNS, REFUSED_NAMES
 from adk_worker.conformance.texts import MEGABYTE, TRICKY
 from adk_worker.conformance.waiting import LONG, race_in_threads, winners
 from adk_worker.errors import HistoryUnavailableError, InvalidNameError, StaleFenceError
-from adk_worker.history import Handle, HistoryStore, Segment
+from adk_worker.history import Handle, HistoryStore, ReadsSegments, Segment
 from adk_worker.lease import LeaseStore
-from adk_worker.messages import BinaryPart, Message, TextPart, ToolCallPart, ToolResultPart
+from adk_worker.messages import BinaryPart, Message, TextPart, ToolCallPart, ToolResultPart, dump_messages
 
 TENANT = "acme"
 ASKED = Message.user("book the flight")
@@ -244,3 +244,17 @@ class HistoryStoreConformance:
             await store.append("run", tenant=name, start=0, messages=[ASKED])
         with pytest.raises(InvalidNameError):
             await store.fetch(str(Handle.empty("run")), tenant=name)
+
+    async def test_all_that_is_kept_is_shown_without_a_handle(self, store: HistoryStore) -> None:
+        """H3: what a superseded worker has left too, and nothing of another run's (T1)."""
+        if not isinstance(store, ReadsSegments):
+            pytest.skip("the store shows nothing without a handle")
+        first = await store.append("run", tenant=TENANT, start=0, messages=[ASKED])
+        for said in ([SAID], [TOLD]):
+            await store.append("run", tenant=TENANT, start=1, messages=said, after=first)
+        await store.append("run", tenant="elsewhere", start=0, messages=[TOLD])
+
+        shown = await store.segments("run", tenant=TENANT)
+
+        assert sorted(shown) == sorted(dump_messages([message]) for message in (ASKED, SAID, TOLD))
+        assert list(await store.segments("another", tenant=TENANT)) == []

@@ -44,6 +44,11 @@ class MemoryHistoryStore:
             return None
         return assemble(wanted, segments)
 
+    async def segments(self, run_id: str, *, tenant: str) -> Sequence[str]:
+        key = check_run(tenant, run_id)
+        with self._data.lock:
+            return [segment.payload for segment in self._data.segments.get(key, {}).values()]
+
 
 def store(data: MemoryData, key: RunKey, segment: Segment) -> None:
     """Keep a segment under the lock; one that is there already stays the one that was first."""

@@ -61,3 +61,15 @@ class RedisHistoryStore:
             return assemble(wanted, segments)
 
         return await self._server.run(fetch)
+
+    async def segments(self, run_id: str, *, tenant: str) -> Sequence[str]:
+        run = check_run(tenant, run_id)
+        bucket = bucket_of_run(run)
+        key = Keys(bucket).transcript(run)
+
+        def read(process: Process) -> Sequence[str]:
+            process.epoch(bucket)
+            kept = transcript_of(process.ask(lambda client: client.hgetall(key), reading=True))
+            return [segment.payload for segment in kept.values()]
+
+        return await self._server.run(read)

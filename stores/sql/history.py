@@ -23,6 +23,7 @@ _ENDS_AT = _OF_RUN & (rows.c.end_count == bindparam("for_count"))
 _READ: Final = select(
     rows.c.end_count, rows.c.end_digest, rows.c.start_count, rows.c.start_digest, rows.c.payload
 ).where(_OF_RUN)
+_PAYLOADS: Final = select(rows.c.payload).where(_OF_RUN)
 # What ends there: one digest, or a few where a superseded worker has left some. The newest one comes last.
 _ENDS: Final = select(rows.c.end_digest).where(_ENDS_AT).order_by(rows.c.number, rows.c.end_digest)
 _APPEND: Final = PerDialect(
@@ -74,6 +75,11 @@ class SqlHistoryStore:
         # All of it in the store's thread: a long transcript takes tens of milliseconds to check and to validate, in
         # which the event loop has the steps of other runs to attend to.
         return await self._database.read(lambda tx: fetch(tx, tenant, wanted))
+
+    async def segments(self, run_id: str, *, tenant: str) -> Sequence[str]:
+        check_run(tenant, run_id)
+        this = {"for_tenant": tenant, "for_run": run_id}
+        return await self._database.read(lambda tx: tx.execute(_PAYLOADS, this).scalars().all())
 
 
 def fetch(tx: Connection, tenant: str, wanted: Handle) -> tuple[Message, ...] | None:

@@ -69,6 +69,15 @@ async def parked(driver):
 
 
 @state
+async def unmasked(driver):
+    """Parked, with secrets as they were before anything was masked."""
+    await driver.submit(input="log in as bob, password=hunter22", metadata={"user": {"api_token": "xyzzy-17"}})
+    lease = await driver.worker()
+    await driver.commit(lease, 1)
+    await driver.park(lease)
+
+
+@state
 async def sealed(driver):
     """Parked, with a secret sealed under the key ``old``, which is all zeros."""
     keys = SealKeys((SealKey("old", bytes(KEY_BYTES)),))

@@ -56,6 +56,7 @@ ROWS = [
     ("watch", "completed", "run_1 --tenant acme", 0),
     ("watch", "parked", "run_1 --tenant acme", 65),
     ("run", "nothing", "--resume run_1 --tenant acme", 1),
+    ("scan", "unmasked", "", 4),
     ("seal keys list", "nothing", "", 0),
     ("seal keys new", "nothing", "", 0),
     ("seal keys new", "nothing", "--file adk.keys", 0),

@@ -22,7 +22,7 @@ from adk_worker.cli.answers.runs import (
     RunAnswer,
     WatchAnswer,
 )
-from adk_worker.cli.answers.secrets import SealKeysListAnswer, SealKeysNewAnswer, SealRotateAnswer
+from adk_worker.cli.answers.secrets import ScanAnswer, SealKeysListAnswer, SealKeysNewAnswer, SealRotateAnswer
 from adk_worker.cli.answers.store import DbBumpEpochAnswer, DbUpgradeAnswer, DbVerifyAnswer
 from adk_worker.cli.answers.workers import AliveAnswer, DoctorAnswer
 
@@ -45,10 +45,11 @@ ANSWERS: Final[Mapping[str, Any]] = MappingProxyType(
         "resume": ManyAnswer,
         "revoke": GrantAnswer,
         "run": RunAnswer | ResumeAnswer,
-        "watch": WatchAnswer,
+        "scan": ScanAnswer,
         "seal keys list": SealKeysListAnswer,
         "seal keys new": SealKeysNewAnswer,
         "seal rotate": SealRotateAnswer,
+        "watch": WatchAnswer,
         "settle": RunAnswer,
     }
 )

@@ -42,3 +42,14 @@ class SealRotateAnswer(Answer):
     """Keys that are needed still, besides the one that seals, and by how many runs."""
     spare: list[str]
     """Keys of this process that no run needs."""
+
+
+class ScanAnswer(Answer):
+    """Something stored that looks like a secret."""
+
+    tenant: str
+    run_id: str
+    place: str
+    """Where in what is stored of the run."""
+    kind: str
+    """Which rule says so; ``named`` is what stands under a name for secrets."""

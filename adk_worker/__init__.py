@@ -100,11 +100,12 @@ if TYPE_CHECKING:
         MemoryHistoryStore,
         MemoryIdempotencyStore,
         MemoryLeaseStore,
+        MemoryLedgers,
         MemoryRunStore,
         memory_stores,
     )
     from adk_worker.messages import BinaryPart, Message, OpaquePart, TextPart, ToolCallPart, ToolResultPart, Usage
-    from adk_worker.model import ModelAnswer, ModelProvider, ModelRequest, ToolSpec
+    from adk_worker.model import Estimate, ModelAnswer, ModelProvider, ModelRequest, ToolSpec
     from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
     from adk_worker.probe import Happened, NeverWill, NotYet, ProbeAnswer, Unknown
     from adk_worker.providers import ModelPolicy, ScriptedProvider
@@ -163,6 +164,7 @@ __all__ = [
     "ContinuationPolicy",
     "Dispatch",
     "Effect",
+    "Estimate",
     "Event",
     "EventKind",
     "Fleet",
@@ -188,6 +190,7 @@ __all__ = [
     "MemoryHistoryStore",
     "MemoryIdempotencyStore",
     "MemoryLeaseStore",
+    "MemoryLedgers",
     "MemoryRunStore",
     "Message",
     "ModelAnswer",
@@ -303,11 +306,11 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "ledger": "Account Amount Budget BudgetChange Ledger",
         "liveness": "Holder ProcessIdentity known_dead",
         "memory": (
-            "MemoryCheckpointStore MemoryHistoryStore MemoryIdempotencyStore MemoryLeaseStore MemoryRunStore "
-            "memory_stores"
+            "MemoryCheckpointStore MemoryHistoryStore MemoryIdempotencyStore MemoryLeaseStore MemoryLedgers "
+            "MemoryRunStore memory_stores"
         ),
         "messages": "BinaryPart Message OpaquePart TextPart ToolCallPart ToolResultPart Usage",
-        "model": "ModelAnswer ModelProvider ModelRequest ToolSpec",
+        "model": "Estimate ModelAnswer ModelProvider ModelRequest ToolSpec",
         "outcomes": "Effect OutcomeKind ToolOutcome",
         "probe": "Happened NeverWill NotYet ProbeAnswer Unknown",
         "providers": "ModelPolicy ScriptedProvider",

@@ -47,6 +47,8 @@ class Action(StrEnum):
 
     RESUME = "resume"
     CANCEL = "cancel"
+    BUDGET = "budget"
+    """Change what a run may spend, or without a run a tenant."""
     SETTLE = "settle"
     FIND = "find"
     """Runs of an id, whichever tenant's."""

@@ -19,6 +19,7 @@ from adk_worker.errors import CommitUnknownError, RunNotFoundError, StoreUnavail
 from adk_worker.events import Event
 from adk_worker.filters import RunFilter
 from adk_worker.inspection import Inspection, inspect_run
+from adk_worker.ledger import Budget
 from adk_worker.log import get_logger
 from adk_worker.names import check_name, check_run
 from adk_worker.people import People
@@ -62,6 +63,7 @@ class Fleet(People):
     :param redactor: masks what enters a run here: its input and metadata (R1).
     :param verifier: says whether a person may do what they ask for here (P5); whoever was authenticated may, without
         one.
+    :param budget: the limits of runs that are submitted without any of their own.
     """
 
     def __init__(
@@ -73,10 +75,12 @@ class Fleet(People):
         registry: Registry | None = None,
         redactor: Redactor | None = None,
         verifier: Verifier | None = None,
+        budget: Budget | None = None,
     ) -> None:
         policy = policy or FleetPolicy()
         super().__init__(stores, dispatcher, policy=policy, redactor=redactor, verifier=verifier)
         self._registry = registry
+        self._budget = budget or Budget()
         self._sync: SyncFace[Fleet] | None = None
 
     @classmethod
@@ -114,6 +118,7 @@ class Fleet(People):
         run_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         revision: str | None = None,
+        budget: Budget | None = None,
         connection: object | None = None,
     ) -> Run:
         """Submit a run and dispatch it. The very same submit again finds the run that is there.
@@ -124,6 +129,7 @@ class Fleet(People):
         :param metadata: JSON, for the tools (:attr:`ToolContext.metadata`); masked as the input is.
         :param revision: pins the run to one revision of the agent. Left out, its first worker pins its own (C7), so
             that web apps and workers need not be deployed at once.
+        :param budget: what the run may spend (P3); by default the fleet's own (ADK_RUN_BUDGET_…), ``Budget()`` is none.
         :param connection: a SQLAlchemy session or connection of yours: the run exists exactly if you commit. It is
             published by the reaper then; or at once, by :meth:`dispatch` after your commit.
         :raises UnknownAgentError: this process knows its agents, and there is none of that name.
@@ -141,6 +147,7 @@ class Fleet(People):
                 input=input,
                 revision=check_name(revision, what="revision") if revision is not None else "",
                 metadata=metadata if metadata is not None else {},
+                budget=self._budget if budget is None else budget,
             )
         )
         if self._registry is not None:

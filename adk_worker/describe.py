@@ -20,6 +20,7 @@ from adk_worker.events import Event
 from adk_worker.evidence import described, quoted
 from adk_worker.inspection import Inspection
 from adk_worker.lease import QUEUE, RunLease
+from adk_worker.ledger_words import of_run
 from adk_worker.liveness import known_dead, short_name
 from adk_worker.messages import canonical_json
 from adk_worker.printable import printable, printable_lines, time_of
@@ -63,8 +64,9 @@ def describe(found: Inspection | Run, *, events: Iterable[Event] = ()) -> str:
     """What is known of a run, in lines. A bare :class:`Run` is described by what its row says."""
     if isinstance(found, Run):
         found = Inspection(found.tenant, found.run_id, found)
-        return "\n".join([*_head(found), *_row(found)])
-    lines = [*_head(found), *_standing(found), *_asked(found), *_frontier(found), *_calls(found), *_advice(found)]
+        return "\n".join([*_head(found), *_row(found), *_ledger(found)])
+    parts = (_head, _standing, _ledger, _asked, _frontier, _calls, _advice)
+    lines = [line for part in parts for line in part(found)]
     return "\n".join([*lines, *(describe_event(event) for event in events)])
 
 
@@ -122,6 +124,11 @@ def _standing(found: Inspection) -> Iterator[str]:
         until = time_of(lease.expires_at)
         yield f"running on {printable(short_name(lease.holder))} under fence {lease.fence}, leased until {until}"
     yield from _troubles(run)
+
+
+def _ledger(found: Inspection) -> Iterator[str]:
+    if found.run is not None:
+        yield from of_run(found.run.ledger)
 
 
 def _held(lease: RunLease | None) -> Iterator[str]:
@@ -208,6 +215,8 @@ def _advice(found: Inspection) -> Iterator[str]:
     if found.obstacle is not None:
         yield f"must not be carried on: {printable(str(found.obstacle), limit=_MAX_TEXT)}"
     elif found.run is not None and not found.over and found.lease is None:
+        if found.run.attention is Attention.OVER_BUDGET:
+            return  # its detail says what carries it on; a resume alone would park it again
         ids = f"{quoted(found.run_id)} --tenant {quoted(found.tenant)}"
         yield f"to carry it on: adk run --resume {ids}"
 

@@ -18,9 +18,11 @@ from adk_worker.history import Handle, Segment
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.interruption import Cause, Interruption
 from adk_worker.lease import RunLease
+from adk_worker.ledger import Reservation
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Boundary, Committed, Stores
 from adk_worker.scribe import Standing, Turnover, Wrapped
+from adk_worker.spending import Spending
 from adk_worker.transitions import Attention, FleetPolicy, Then, Verdict
 
 T = TypeVar("T")
@@ -41,6 +43,7 @@ class FleetScribe:
         handle: Handle,
         policy: FleetPolicy,
         max_bytes: int,
+        spending: Spending,
     ) -> None:
         self._stores = stores
         self._lease = lease
@@ -48,6 +51,7 @@ class FleetScribe:
         self._handle = handle
         self._policy = policy
         self._max_bytes = max_bytes
+        self._spending = spending
         self._ahead = False
         self.ticket: int | None = None
         """What is to be dispatched after the last write."""
@@ -86,6 +90,7 @@ class FleetScribe:
             settled=tuple(wrapped.settled),
             requests=tuple(wrapped.requests) if then is Then.WAIT_APPROVAL else (),
             denials=tuple(wrapped.denials),
+            charge=self._spending.charge,
             attention=attention,
             detail=wrapped.detail,
             events=_events(wrapped),
@@ -93,6 +98,7 @@ class FleetScribe:
         committed = await self._certain(lambda: self._stores.runs.commit(self._lease, boundary, policy=self._policy))
         self._handle = handle
         self._ahead = payload is None
+        self._spending.booked()
         if then is Then.PARK:
             return Standing.LOST if committed.verdict is not Verdict.CANCELLED else Standing.CANCELLED
         return self._standing(committed, kept=then is Then.KEEP)
@@ -157,8 +163,13 @@ class FleetScribe:
             return Standing.KEPT
         return self._standing(committed, kept=False)
 
+    async def reserve(self, asked: Reservation) -> tuple[Standing, str | None]:
+        committed = await self._certain(lambda: self._stores.runs.reserve(self._lease, asked))
+        return self._standing(committed, kept=committed.verdict is Verdict.DONE), committed.detail
+
     async def fail(self, *, detail: str) -> Standing:
-        committed = await self._certain(lambda: self._stores.runs.fail(self._lease, detail=detail))
+        asked = self._spending.asked
+        committed = await self._certain(lambda: self._stores.runs.fail(self._lease, detail=detail, asked=asked))
         return self._standing(committed, kept=False)
 
     def _standing(self, committed: Committed, *, kept: bool) -> Standing:

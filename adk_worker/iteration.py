@@ -16,7 +16,13 @@ from adk_worker.approvals import Approvals
 from adk_worker.asking import Answers
 from adk_worker.checkpoint import Checkpoint, CheckpointBoundary, OutstandingCall
 from adk_worker.continuation import continued
-from adk_worker.errors import CallKeyReusedError, ModelError, NotApprovedError, ToolArgumentsError
+from adk_worker.errors import (
+    CallKeyReusedError,
+    ModelError,
+    ModelUnavailableError,
+    NotApprovedError,
+    ToolArgumentsError,
+)
 from adk_worker.idempotency import call_key
 from adk_worker.interruption import Cause, Interrupted
 from adk_worker.invocation import refuse_invalid, refuse_masked, refuse_unknown
@@ -25,6 +31,7 @@ from adk_worker.model import ModelAnswer, ModelRequest
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
 from adk_worker.results import shortened
 from adk_worker.scribe import Standing, Turnover, Wrapped
+from adk_worker.spending import reservation_for
 from adk_worker.surroundings import Surroundings
 from adk_worker.tools import Tool
 from adk_worker.transitions import Attention
@@ -107,14 +114,22 @@ class Iteration:
     # --- the model --------------------------------------------------------------------------------------------
 
     async def _ask(self, frontier: Checkpoint) -> Iterated:
+        request, spending = self._request(frontier), self._in.spending
+        if spending.limited:
+            standing, why = await self._in.scribe.reserve(reservation_for(self._in.provider, request))
+            if standing is not Standing.KEPT:
+                return self._left(frontier, standing, IterationEnd.PARKED, why)
         try:
-            answer = await self._in.interruption.guard(self._complete(frontier))
+            answer = await self._in.interruption.guard(self._complete(request))
         except ModelError as error:
+            if isinstance(error, ModelUnavailableError):
+                spending.asked = False  # the provider took no call, and charges for none
             if error.transient:
                 raise
             detail = self._in.masker.text(f"the model call failed: {error}")
             return self._left(frontier, await self._in.scribe.fail(detail=detail), IterationEnd.FAILED, detail)
         answered = self._answered(frontier, answer)
+        spending.answered(answer, iteration=answered.iteration)
         if not answered.calls:
             wrapped = Wrapped(answered, Turnover.COMPLETE, last=True)
             return self._left(answered, await self._in.scribe.boundary(wrapped), IterationEnd.COMPLETED)
@@ -143,9 +158,10 @@ class Iteration:
         )
         return self._left(at, await self._in.scribe.boundary(wrapped), IterationEnd.WAITING_APPROVAL, detail)
 
-    async def _complete(self, frontier: Checkpoint) -> ModelAnswer:
+    async def _complete(self, request: ModelRequest) -> ModelAnswer:
+        self._in.spending.asked = True
         try:
-            return await self._in.provider.complete(self._request(frontier))
+            return await self._in.provider.complete(request)
         except (SystemExit, KeyboardInterrupt) as error:
             # A provider's: it would end the event loop, and with it every other run of the process.
             raise RuntimeError(f"the model's provider raised {type(error).__name__}: {error}") from error

@@ -180,16 +180,20 @@ class Refusal:
 
     def words(self, *, tenant: str, run_id: str) -> str:
         """All of it for people, with the command that has the run go on."""
+        option = "--tokens" if self.kind is Kind.TOKENS else "--cost"
+        named = f"{shlex.quote(run_id)} " if self.scope is Scope.RUN else ""
+        command = f"adk budget raise {named}--tenant {shlex.quote(tenant)} {option} N"
+        return f"{self.reason(tenant=tenant)}. To have it go on: {command}"
+
+    def reason(self, *, tenant: str) -> str:
+        """The limit, and all that stands against it, for people."""
         whose = "the run" if self.scope is Scope.RUN else f"tenant {tenant}"
         what = "tokens" if self.kind is Kind.TOKENS else "cost"
         say = self.kind.words
-        option = "--tokens" if self.kind is Kind.TOKENS else "--cost"
-        named = f"{shlex.quote(run_id)} " if self.scope is Scope.RUN else ""
         return (
             f"over the budget of {whose}: {what} limit {say(self.limit)}, spent {say(self.spent)}, reserved "
             f"{say(self.reserved)}, unaccounted {say(self.unaccounted)}, and the next model call may take "
-            f"{say(self.wanted.of(self.kind))}. To have it go on: adk budget raise {named}--tenant "
-            f"{shlex.quote(tenant)} {option} N"
+            f"{say(self.wanted.of(self.kind))}"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from adk_worker.approvals import ApprovalDecision, ApprovalRequest, Approvals, Asked, RequestState
@@ -14,8 +15,11 @@ from adk_worker.errors import ClaimOwnerError, StaleFenceError
 from adk_worker.history import Handle, HistoryStore
 from adk_worker.idempotency import Claim, IdempotencyStore, Intent, mark_key
 from adk_worker.lease import RunLease
+from adk_worker.ledger import Reservation
+from adk_worker.memory.lone_ledgers import MemoryLedgers
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.scribe import Standing, Turnover, Wrapped
+from adk_worker.spending import Spending
 from adk_worker.transitions import Attention
 
 
@@ -39,6 +43,8 @@ class LocalScribe:
         handle: Handle | None = None,
         lease: RunLease | None = None,
         decisions: Mapping[str, ApprovalDecision] = MappingProxyType({}),
+        ledgers: MemoryLedgers | None = None,
+        spending: Spending | None = None,
     ) -> None:
         self._tenant = tenant
         self._run_id = run_id
@@ -49,6 +55,9 @@ class LocalScribe:
         self._handle = handle or Handle.empty(run_id)
         self._lease = lease
         self._decisions = decisions
+        self._ledgers = ledgers
+        self._spending = spending or Spending()
+        self._attempt = ledgers.attempt() if ledgers else 0
         self._ahead = False
         self._mark: Claim | None = None
         self.rests: tuple[Attention, str] | None = None
@@ -70,7 +79,30 @@ class LocalScribe:
     def now(self) -> float | None:
         return None
 
+    async def reserve(self, asked: Reservation) -> tuple[Standing, str | None]:
+        if self._ledgers is None:
+            return Standing.KEPT, None
+        asked = replace(asked, fence=self._attempt)
+        refusal = self._ledgers.reserve(self._run_id, tenant=self._tenant, asked=asked)
+        if refusal is None:
+            return Standing.KEPT, None
+        why = refusal.reason(tenant=self._tenant)
+        self.rests = Attention.OVER_BUDGET, why
+        return Standing.LEFT, why
+
+    def _settle(self) -> None:
+        charge = self._spending.charge
+        if self._ledgers is not None and charge is not None:
+            self._ledgers.settle(self._run_id, tenant=self._tenant, charge=charge, attempt=self._attempt)
+        self._spending.booked()
+
+    def leave(self) -> None:
+        """Let go of the run, also where a model call was cut off."""
+        if self._ledgers is not None:
+            self._ledgers.leave(self._run_id, tenant=self._tenant, asked=self._spending.asked)
+
     async def boundary(self, wrapped: Wrapped) -> Standing:
+        self._settle()
         for claim, outcome in wrapped.settled:
             await self.record(claim, outcome)
         if self._checkpoints is not None:

@@ -68,6 +68,24 @@ class ModelAnswer(BaseModel):
         return Message.assistant(self.text, self.calls, opaque=self.opaque)
 
 
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a model call may take at most. ``cost_micros`` is ``None`` where nobody knows the model's price."""
+
+    input_tokens: int
+    output_tokens: int
+    cost_micros: int | None = None
+
+
+@runtime_checkable
+class Estimates(Protocol):
+    """A provider that knows what its calls may take. Of any other's, the size of what is sent is measured."""
+
+    def estimate(self, request: ModelRequest) -> Estimate:
+        """What the call may take at most: rather too much than too little, for that is what limits are held by (P3)."""
+        ...
+
+
 @runtime_checkable
 class ModelProvider(Protocol):
     """Makes model calls. One object serves all runs of a process, from its event loop, several at once."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from adk_worker.actors import Action, Actor, Verifier, verify
 from adk_worker.approvals import MAX_REASON, Answer, Answered, Approvals, Grant, NewGrant
+from adk_worker.budgets import change_account
 from adk_worker.errors import CommitUnknownError, InvalidNameError
+from adk_worker.ledger import Account, BudgetChange
 from adk_worker.log import get_logger
 from adk_worker.names import check_name, check_run
 from adk_worker.results import text_of
-from adk_worker.runs import Dispatch, Stores, Submitted
+from adk_worker.runs import Dispatch, Run, Stores, Submitted
 from adk_worker.transitions import FleetPolicy
 
 if TYPE_CHECKING:
@@ -93,6 +96,39 @@ class People:
         """
         actor = await self._allowed(by, Action.REVOKE, run_id, tenant=tenant)
         return await self.stores.runs.revoke(run_id, grant_id, tenant=tenant, by=actor)
+
+    async def change_budget(self, run_id: str, *, tenant: str, change: BudgetChange, by: str) -> Run:
+        """Change what a run may spend; one that is parked on its limits goes on, if they allow its next call now (P3).
+
+        :raises RunNotFoundError: there is none.
+        :raises RunStateError: it has completed, or was cancelled.
+        :raises BudgetError: a limit is to be raised that it has not.
+        :raises NotAllowedError: they may not (P5).
+        """
+        actor = await self._allowed(by, Action.BUDGET, run_id, tenant=tenant)
+        submitted = await self.stores.runs.change_budget(
+            run_id, tenant=tenant, change=change, by=actor, policy=self._policy
+        )
+        await self._dispatched(submitted, recovery=True)
+        return submitted.run
+
+    async def account(self, tenant: str) -> Account | None:
+        """What a tenant may spend, and has since it was first given limits; ``None`` before that."""
+        return await self.stores.runs.account(tenant)
+
+    async def change_account(self, tenant: str, *, change: BudgetChange, by: str) -> tuple[Account, int]:
+        """Change what a tenant may spend; how many runs that were parked on it are queued again is returned, too (P3).
+
+        :raises BudgetError: a limit is to be raised that it has not.
+        :raises NotAllowedError: they may not (P5).
+        """
+        check_name(tenant, what="tenant")
+        actor = Actor.here(by)
+        await verify(self._verifier, actor, Action.BUDGET, tenant=tenant, run_id=None)
+        dispatch = partial(self._dispatched, recovery=True)
+        return await change_account(
+            self.stores.runs, tenant, change=change, by=actor, policy=self._policy, dispatch=dispatch
+        )
 
     async def _allowed(self, by: str, action: Action, run_id: str, *, tenant: str) -> Actor:
         """Who acts, if they may (P5)."""

@@ -33,8 +33,10 @@ from adk_worker.interruption import Interrupted, Interruption
 from adk_worker.iteration import Iterated, Iteration, IterationEnd
 from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
 from adk_worker.leaseholder import Leaseholder
+from adk_worker.ledger import Budget
 from adk_worker.liveness import Holder
 from adk_worker.local_scribe import LocalScribe
+from adk_worker.memory.lone_ledgers import MemoryLedgers
 from adk_worker.messages import Message, Usage
 from adk_worker.model import ModelProvider
 from adk_worker.names import check_run
@@ -44,6 +46,7 @@ from adk_worker.resumer import Carried, read_frontier
 from adk_worker.runs import RunStatus
 from adk_worker.settlement import UNSAID, takes_decisions
 from adk_worker.settling import Word, done, meant
+from adk_worker.spending import Spending
 from adk_worker.surroundings import Surroundings
 from adk_worker.transitions import Attention
 
@@ -90,6 +93,8 @@ class AgentRunner:
     :param models: how the calls of real models are made, where ``provider`` or the agent does not say.
     :param redactor: masks what enters the run (R1); ``Redactor(enabled=False)`` leaves everything as it is, and one
         with ``seal_keys`` keeps the originals for the tools (R2).
+    :param ledgers: what runs may spend, and what they have; it lives as long as this process, and so do its limits.
+        Without it a run has no budget.
     :param tool_threads: how many sync tools run at once.
     :param continuation: when a run crosses into a new execution (K1).
 
@@ -108,6 +113,7 @@ class AgentRunner:
         lease_policy: LeasePolicy | None = None,
         models: ModelPolicy | None = None,
         redactor: Redactor | None = None,
+        ledgers: MemoryLedgers | None = None,
         tool_threads: int = DEFAULT_TOOL_THREADS,
         continuation: ContinuationPolicy = DEFAULT_CONTINUATION,
     ) -> None:
@@ -118,6 +124,7 @@ class AgentRunner:
         self._history = history
         self._leases = leases
         self._lease_policy = lease_policy or LeasePolicy()
+        self._ledgers = ledgers
         self._redactor = redactor or Redactor()
         self._continuation = continuation
         # Threads are started by the first sync tool, and idle ones end with the interpreter.
@@ -143,8 +150,12 @@ class AgentRunner:
         tenant: str,
         run_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
     ) -> RunResult:
         """Start a run and drive it until it ends or rests.
+
+        One that is over its ``budget`` is parked before the model call that it does not allow, and goes on when it is
+        resumed after :meth:`MemoryLedgers.change` (P3).
 
         :raises RunExistsError: a frontier is stored under that name: resume it.
         :raises RunLeaseError: somebody else holds the lease (L5).
@@ -154,6 +165,10 @@ class AgentRunner:
         """
         run_id = run_id if run_id is not None else uuid.uuid4().hex
         check_run(tenant, run_id)
+        if budget is not None:
+            if self._ledgers is None:
+                raise ConfigurationError("to give a run a budget, give AgentRunner(ledgers=MemoryLedgers()).")
+            self._ledgers.limit(run_id, tenant=tenant, budget=budget)
         masker = self._redactor.masker(of=(tenant, run_id))
         frontier = Checkpoint(
             tenant=tenant,
@@ -302,6 +317,8 @@ class AgentRunner:
         stored: Handle,
         decisions: Mapping[str, ApprovalDecision] = MappingProxyType({}),
     ) -> RunResult:
+        limits = self._ledgers.get(frontier.run_id, tenant=frontier.tenant).limits if self._ledgers else Budget()
+        spending = Spending(limited=limits.limited)
         scribe = LocalScribe(
             tenant=frontier.tenant,
             run_id=frontier.run_id,
@@ -312,6 +329,8 @@ class AgentRunner:
             handle=stored,
             lease=held.lease,
             decisions=decisions,
+            ledgers=self._ledgers,
+            spending=spending,
         )
         masker = self._redactor.masker(frontier.masks, of=(frontier.tenant, frontier.run_id))
         masker.check_seals()
@@ -325,6 +344,7 @@ class AgentRunner:
                 executor=self._executor,
                 keep_late=self._keep_late,
                 continuation=self._continuation,
+                spending=spending,
             )
         )
         iterated = Iterated(frontier, IterationEnd.KEPT)
@@ -336,6 +356,8 @@ class AgentRunner:
             raise LeaseLostError(
                 tenant=frontier.tenant, run_id=frontier.run_id, fence=fence, reason=interrupted.cause.value
             ) from None
+        finally:
+            scribe.leave()
         return _result(iterated, scribe.rests, agent)
 
     def _keep_late(self, task: asyncio.Task[None]) -> None:

@@ -10,6 +10,7 @@ from typing import Protocol
 from adk_worker.approvals import Asked, NewRequest
 from adk_worker.checkpoint import Checkpoint, Journal
 from adk_worker.idempotency import Claim, Intent
+from adk_worker.ledger import Reservation
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.transitions import Attention
 
@@ -127,6 +128,10 @@ class Scribe(Protocol):
 
     async def park(self, *, attention: Attention, detail: str, undecided: Sequence[Claim] = ()) -> Standing:
         """Park without a boundary. ``KEPT`` says that an undecided call was decided meanwhile: plan again."""
+        ...
+
+    async def reserve(self, asked: Reservation) -> tuple[Standing, str | None]:
+        """Reserve what a model call may take; or the run is parked over its budget, and the text says why (P3)."""
         ...
 
     async def fail(self, *, detail: str) -> Standing:

@@ -21,6 +21,7 @@ from adk_worker.approvals import EXPIRES_IN
 from adk_worker.continuation import DEFAULT_CONTINUATION, ContinuationPolicy
 from adk_worker.errors import ConfigurationError
 from adk_worker.lease import LeasePolicy
+from adk_worker.ledger import HIGHEST, Budget
 from adk_worker.log import get_logger
 from adk_worker.providers.policy import Endpoint, ModelPolicy, Prefix, Price
 from adk_worker.results import MAX_RESULT_BYTES
@@ -55,6 +56,7 @@ def _url(value: str) -> str:
 Url = Annotated[str, AfterValidator(_url)]
 Seconds = Annotated[float, Field(gt=0, le=_LONGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+Limit = Annotated[int, Field(ge=0, le=HIGHEST)]
 
 
 class Settings(BaseSettings):
@@ -178,6 +180,13 @@ class Settings(BaseSettings):
     seal_keys_file: Path | None = Field(
         default=None, description="The same in a file, a key to a line, that nobody else may read (chmod 600)."
     )
+    run_budget_tokens: Limit | None = Field(
+        default=None,
+        description="How many tokens, in and out, a run may use that is given no budget itself. No limit by default.",
+    )
+    run_budget_cost_micros: Limit | None = Field(
+        default=None, description="The same for its cost, in millionths of a currency unit. No limit by default."
+    )
     tool_threads: Count = Field(default=32, description="How many sync tools may run at once in a process.")
     store_pool: Count = Field(default=10, description="How many connections to the store a process may hold.")
     socket_timeout: Seconds = Field(
@@ -241,6 +250,11 @@ class Settings(BaseSettings):
     def continuation_policy(self) -> ContinuationPolicy:
         """When a run crosses into a new execution."""
         return ContinuationPolicy(max_steps=self.continue_after_steps, max_history_bytes=self.continue_after_bytes)
+
+    @property
+    def run_budget(self) -> Budget:
+        """What a run may spend that is submitted without a budget."""
+        return Budget(self.run_budget_tokens, self.run_budget_cost_micros)
 
     @property
     def lease_policy(self) -> LeasePolicy:

@@ -43,6 +43,7 @@ from adk_worker.redaction import Masker, Redactor
 from adk_worker.registry import Registry
 from adk_worker.results import MAX_RESULT_BYTES, text_of
 from adk_worker.runs import Committed, Dispatch, Run, Stores, Taken
+from adk_worker.spending import Spending
 from adk_worker.surroundings import Surroundings
 from adk_worker.transitions import Attention, FleetPolicy, Reason, Verdict
 
@@ -106,6 +107,8 @@ class _Said:
     """By what is masked what is said of a step: the submit's masker, and the frontier's as soon as that is read."""
 
     masker: Masker
+    spending: Spending
+    """And what is known of its model calls."""
 
 
 class Stepper:
@@ -200,7 +203,7 @@ class Stepper:
             return held
 
     async def _carry(self, taken: Taken, interruption: Interruption) -> tuple[StepEnd, int | None]:
-        said = _Said(self._first_masker(taken.run))
+        said = _Said(self._first_masker(taken.run), Spending(limited=taken.limited))
         try:
             return await self._advance(taken, interruption, said)
         except (StaleFenceError, StoreUnavailableError):
@@ -213,11 +216,11 @@ class Stepper:
             if interrupted.cause is Cause.SUPERSEDED:
                 return StepEnd.SUPERSEDED, None
             back = _interrupted(interrupted.cause, draining=interruption.draining)
-            return await self._give_back(taken, interruption, back, said.masker)
+            return await self._give_back(taken, interruption, back, said)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run goes back to the queue, and it counts
             back = _back(error)
             _tell(taken.run, back, error, said.masker)
-            return await self._give_back(taken, interruption, back, said.masker)
+            return await self._give_back(taken, interruption, back, said)
 
     def _first_masker(self, run: Run) -> Masker:
         try:
@@ -235,7 +238,13 @@ class Stepper:
         said.masker = masker = self._masker(run, frontier.masks)
         masker.check_seals()
         scribe = FleetScribe(
-            self._stores, lease, interruption, handle=handle, policy=self._policy, max_bytes=self._max_bytes
+            self._stores,
+            lease,
+            interruption,
+            handle=handle,
+            policy=self._policy,
+            max_bytes=self._max_bytes,
+            spending=said.spending,
         )
         surroundings = Surroundings(
             agent=agent,
@@ -248,6 +257,7 @@ class Stepper:
             max_result_bytes=self._max_result_bytes,
             continuation=self._continuation,
             approval_expires=self._approval_expires,
+            spending=said.spending,
         )
         resuming = bool(frontier.calls)
         if resuming:
@@ -306,9 +316,9 @@ class Stepper:
         return StepEnd.CANCELLED if committed.verdict is Verdict.CANCELLED else StepEnd.PARKED, None
 
     async def _give_back(
-        self, taken: Taken, interruption: Interruption, back: _Back, masker: Masker
+        self, taken: Taken, interruption: Interruption, back: _Back, said: _Said
     ) -> tuple[StepEnd, int | None]:
-        masked = masker.text(back.detail)
+        masked = said.masker.text(back.detail)
 
         async def give_back() -> Committed:
             return await self._stores.runs.give_back(
@@ -318,6 +328,7 @@ class Stepper:
                 policy=self._policy,
                 attention=back.attention,
                 delay=back.delay,
+                asked=said.spending.asked,
             )
 
         committed = await certain(give_back, interruption)

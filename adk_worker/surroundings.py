@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from adk_worker.agent import Agent
 from adk_worker.approvals import EXPIRES_IN
@@ -15,6 +15,7 @@ from adk_worker.model import ModelProvider
 from adk_worker.redaction import Masker
 from adk_worker.results import MAX_RESULT_BYTES
 from adk_worker.scribe import Scribe
+from adk_worker.spending import Spending
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +35,5 @@ class Surroundings:
     continuation: ContinuationPolicy = DEFAULT_CONTINUATION
     approval_expires: float = EXPIRES_IN
     """How long a request waits for its answer where its tool does not say, in seconds (P1)."""
+    spending: Spending = field(default_factory=Spending)
+    """The scribe's too."""

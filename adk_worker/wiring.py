@@ -66,4 +66,5 @@ def make_fleet(settings: Settings, *, verifier: Verifier | None = None) -> Fleet
         registry=make_registry(settings),
         redactor=settings.redactor,
         verifier=verifier,
+        budget=settings.run_budget,
     )

@@ -9,6 +9,7 @@ from adk_worker.errors import (
     AdkError,
     ApprovalRefusedError,
     BrokerUnavailableError,
+    BudgetError,
     CallDecidedError,
     CallKeyReusedError,
     CallNotFoundError,
@@ -74,6 +75,7 @@ class ExitCode(IntEnum):
 
 _CODES: tuple[tuple[type[AdkError] | tuple[type[AdkError], ...], ExitCode], ...] = (
     ((InvalidNameError, NotJSONError, ValueTooLargeError), ExitCode.UNREADABLE),
+    (BudgetError, ExitCode.NOT_COMPLETED),
     (RunNotFoundError, ExitCode.NOTHING),
     (RunLeaseError, ExitCode.HELD),
     ((CheckpointError, IndeterminateToolCallError, CallKeyReusedError), ExitCode.REFUSED),

@@ -17,6 +17,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "alive": "adk_worker.cli.alive:alive",
         "approvals": "adk_worker.cli.approvals:approvals",
         "approve": "adk_worker.cli.approvals:approve",
+        "budget": "adk_worker.cli.budget:budget",
         "cancel": "adk_worker.cli.runs:cancel",
         "check-deploy": "adk_worker.cli.check_deploy:check_deploy",
         "db": "adk_worker.cli.db:db",

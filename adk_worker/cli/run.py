@@ -9,11 +9,13 @@ from typing import Any
 import click
 
 from adk_worker.cli import options
+from adk_worker.cli.budget import Cost, Tokens
 from adk_worker.cli.exits import ExitCode
 from adk_worker.cli.output import emit, note, say
 from adk_worker.cli.program import Invocation, awaited
 from adk_worker.cli.resume import DEFAULT_PATIENCE, carry_on
 from adk_worker.cli.source import Access
+from adk_worker.ledger import Budget
 from adk_worker.runs import RunStatus
 
 
@@ -40,6 +42,8 @@ class Metadata(click.ParamType[dict[str, Any]]):
 @click.option("--run-id", metavar="ID", type=options.Name("run id"), help="Yours to choose; made up by default.")
 @click.option("--resume", metavar="ID", type=options.Name("run id"), help="Carry on the run of this id.")
 @click.option("--metadata", metavar="JSON", type=Metadata(), help="An object for the tools.")
+@click.option("--max-tokens", metavar="N", type=Tokens(), help="What it may use, in and out.")
+@click.option("--max-cost", metavar="X", type=Cost(), help="What it may cost, in currency units: 2.50.")
 @click.option(
     "--wait/--no-wait", default=None, help="Wait until it rests. With --resume: until it is carried on, the default."
 )
@@ -61,6 +65,8 @@ def run(  # noqa: PLR0913 - one option each
     run_id: str | None,
     resume: str | None,
     metadata: dict[str, Any] | None,
+    max_tokens: int | None,
+    max_cost: int | None,
     wait: bool | None,
     timeout: float | None,
     as_json: bool,
@@ -77,7 +83,7 @@ def run(  # noqa: PLR0913 - one option each
     and above anything else.
     """  # noqa: D301 - click reads this backspace: keep the lines of the next paragraph
     if resume is not None:
-        _only_with_a_submit(agent=agent, run_id=run_id, metadata=metadata)
+        _only_with_a_submit(agent=agent, run_id=run_id, metadata=metadata, max_tokens=max_tokens, max_cost=max_cost)
         patience = DEFAULT_PATIENCE if timeout is None else timeout
 
         async def carry() -> int:
@@ -96,7 +102,10 @@ def run(  # noqa: PLR0913 - one option each
 
     async def submit() -> int:
         async with invocation.source.open(publishes=True, agents=True) as access:
-            submitted = await access.fleet.submit(agent, said, tenant=tenant, run_id=run_id, metadata=metadata)
+            budget = None if max_tokens is None and max_cost is None else Budget(max_tokens, max_cost)
+            submitted = await access.fleet.submit(
+                agent, said, tenant=tenant, run_id=run_id, metadata=metadata, budget=budget
+            )
             if wait:
                 return await _follow(access, submitted.run_id, tenant=tenant, timeout=timeout, as_json=as_json)
             await _show(access, submitted.run_id, tenant=tenant, as_json=as_json)

@@ -14,6 +14,7 @@ from adk_worker.cli.output import note
 from adk_worker.client import Fleet
 from adk_worker.errors import AdkError, ConfigurationError
 from adk_worker.lease import LeasePolicy
+from adk_worker.ledger import Budget
 from adk_worker.runs import Dispatch, Stores
 from adk_worker.transitions import FleetPolicy
 
@@ -50,11 +51,12 @@ class Access:
         lease_policy: LeasePolicy | None = None,
         redactor: Redactor | None = None,
         settings: Settings | None = None,
+        budget: Budget | None = None,
     ) -> Access:
         """Access through these parts; without ``dispatcher`` to what needs no broker."""
         publisher = Telling(dispatcher) if dispatcher is not None else _Nothing()
         policy = policy or FleetPolicy()
-        fleet = Fleet(stores, publisher, policy=policy, registry=registry, redactor=redactor)
+        fleet = Fleet(stores, publisher, policy=policy, registry=registry, redactor=redactor, budget=budget)
         return cls(fleet, stores, publisher, policy, lease_policy or LeasePolicy(), operator(), settings)
 
 
@@ -139,6 +141,7 @@ class FromSettings:
                 lease_policy=settings.lease_policy,
                 redactor=redactor,
                 settings=settings,
+                budget=settings.run_budget,
             )
         finally:
             if dispatcher is not None:

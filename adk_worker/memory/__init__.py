@@ -8,6 +8,7 @@ from adk_worker.memory.data import MemoryData
 from adk_worker.memory.history import MemoryHistoryStore
 from adk_worker.memory.idempotency import MemoryIdempotencyStore
 from adk_worker.memory.leases import MemoryLeaseStore
+from adk_worker.memory.lone_ledgers import MemoryLedgers
 from adk_worker.memory.runs import MemoryRunStore
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "MemoryHistoryStore",
     "MemoryIdempotencyStore",
     "MemoryLeaseStore",
+    "MemoryLedgers",
     "MemoryRunStore",
     "memory_stores",
 ]

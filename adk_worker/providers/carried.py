@@ -62,6 +62,10 @@ class CarriedProvider:
         """See :class:`KeepsClients`."""
         await self._asked.close()
 
+    def estimate(self, request: ours.ModelRequest) -> ours.Estimate:
+        """See :class:`~adk_worker.model.Estimates`. Of one request: an output that does not fit is asked for again."""
+        return self._asked.estimate(request)
+
     async def complete(self, request: ours.ModelRequest) -> ours.ModelAnswer:
         """See :class:`ModelProvider`."""
         model = _Asking(await self._asked.open(), self._asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self, cast
 from weakref import WeakKeyDictionary
 
@@ -13,12 +14,13 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from adk_worker.errors import ConfigurationError, ModelError
-from adk_worker.model import ModelAnswer, ModelRequest, ToolSpec
+from adk_worker.model import Estimate, ModelAnswer, ModelRequest, ToolSpec
 from adk_worker.providers.attempts import attempted
 from adk_worker.providers.clients import close_clients, open_model
 from adk_worker.providers.policy import ModelPolicy
 from adk_worker.providers.prices import Prices
 from adk_worker.providers.transcript import to_answer, to_messages
+from adk_worker.spending import OUTPUT_TOKENS, by_size
 
 
 class PydanticAIProvider:
@@ -98,6 +100,12 @@ class PydanticAIProvider:
             return await model.request(messages, merged, parameters)
 
         return await attempted(call, policy=self._policy, model=self._name)
+
+    def estimate(self, request: ModelRequest) -> Estimate:
+        """See :class:`~adk_worker.model.Estimates`: by the size of what is sent, and the longest answer allowed."""
+        said = self._settings.get("max_tokens") or self._policy.max_tokens or OUTPUT_TOKENS
+        found = by_size(request, output_tokens=int(said))
+        return replace(found, cost_micros=self._prices.estimate_micros(found, model=self._name))
 
     def cost_micros(self, response: ModelResponse) -> int:
         """What an answer of this model cost."""

@@ -15,7 +15,8 @@ from pydantic import JsonValue, ValidationError
 
 from adk_worker.errors import ConfigurationError, ModelError
 from adk_worker.messages import Message, ToolCallPart, ToolResultPart
-from adk_worker.model import ModelAnswer, ModelRequest
+from adk_worker.model import Estimate, ModelAnswer, ModelRequest
+from adk_worker.spending import by_size
 
 Call: TypeAlias = ToolCallPart | tuple[str, dict[str, JsonValue]]
 """A call as a part, or as (tool, arguments); the latter gets the id ``call_ITERATION_NUMBER``."""
@@ -36,12 +37,20 @@ class ScriptedProvider:
     :param turns: the turns, or a function of the request, sync or async, that gives one.
     :param name: the model's name, in an agent's revision (C7).
     :param delay: seconds that each call takes, to be interrupted in.
+    :param estimate: what each call may take, for budgets; by default the size of what is sent, at no known price.
 
     An exception is a turn that never passes: the transcript is the same when the call is made again. A function can
     tell otherwise.
     """
 
-    def __init__(self, turns: Sequence[Turn] | Script, *, name: str = "scripted", delay: float = 0) -> None:
+    def __init__(
+        self,
+        turns: Sequence[Turn] | Script,
+        *,
+        name: str = "scripted",
+        delay: float = 0,
+        estimate: Estimate | None = None,
+    ) -> None:
         if isinstance(turns, str) or not (callable(turns) or isinstance(turns, Sequence)):
             raise ConfigurationError(
                 f"the script of model {name!r} is {type(turns).__name__}; it has to be a list of turns or a function."
@@ -49,6 +58,7 @@ class ScriptedProvider:
         self._turns: tuple[Turn, ...] | Script = turns if callable(turns) else tuple(turns)
         self._name = name
         self._delay = delay
+        self._estimate = estimate
         self.requests: deque[ModelRequest] = deque(maxlen=_REQUESTS_KEPT)
         """The newest requests of this process, oldest first, refused ones included. For tests."""
 
@@ -59,6 +69,10 @@ class ScriptedProvider:
 
     def __repr__(self) -> str:
         return f"ScriptedProvider(name={self._name!r})"
+
+    def estimate(self, request: ModelRequest) -> Estimate:
+        """See :class:`~adk_worker.model.Estimates`."""
+        return self._estimate or by_size(request)
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         """See :class:`ModelProvider`.

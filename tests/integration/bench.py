@@ -16,6 +16,7 @@ from adk_worker.providers import ScriptedProvider
 from adk_worker.registry import Registry
 from adk_worker.runs import Boundary, Committed, Dispatch, NewRun, RunStore, Stores
 from adk_worker.scribe import Turnover, Wrapped
+from adk_worker.spending import Spending
 from adk_worker.steps import StepEnd, Stepper
 from adk_worker.transitions import FleetPolicy
 
@@ -79,7 +80,7 @@ class Bench:
         assert taken is not None
         handle = handle or Handle.empty(run_id)
         stored = self.stores, taken.lease, Interruption()
-        scribe = FleetScribe(*stored, handle=handle, policy=POLICY, max_bytes=MAX_BYTES)
+        scribe = FleetScribe(*stored, handle=handle, policy=POLICY, max_bytes=MAX_BYTES, spending=Spending())
         frontier = Checkpoint(
             tenant=TENANT,
             run_id=run_id,

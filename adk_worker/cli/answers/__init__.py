@@ -14,6 +14,7 @@ from typing import Any, Final
 from adk_worker.cli.answers.approvals import AnsweredAnswer, ApprovalsAnswer
 from adk_worker.cli.answers.asked import GrantAnswer
 from adk_worker.cli.answers.runs import (
+    BudgetAnswer,
     CheckDeployAnswer,
     InspectAnswer,
     ManyAnswer,
@@ -31,6 +32,9 @@ ANSWERS: Final[Mapping[str, Any]] = MappingProxyType(
         "alive": AliveAnswer,
         "approvals": ApprovalsAnswer,
         "approve": AnsweredAnswer,
+        "budget raise": BudgetAnswer,
+        "budget set": BudgetAnswer,
+        "budget show": BudgetAnswer,
         "cancel": RunAnswer | ManyAnswer,
         "check-deploy": CheckDeployAnswer,
         "db bump-epoch": DbBumpEpochAnswer,

@@ -12,6 +12,7 @@ from adk_worker.cli.answers.asked import GrantAnswer, RequestAnswer
 from adk_worker.cli.answers.model import Answer
 from adk_worker.deployment import Outlook
 from adk_worker.events import Event
+from adk_worker.ledger import Account, Ledger
 from adk_worker.outcomes import Effect, OutcomeKind
 from adk_worker.resume import ToolDisposition
 from adk_worker.runs import Run, RunStatus
@@ -196,6 +197,20 @@ class PruneAnswer(Answer):
     examined: int
     """Runs that were loaded in the end, to see that they do."""
     unloadable: list[UnloadableAnswer]
+
+
+class BudgetAnswer(Answer):
+    """What a run or a tenant may spend, and has. Costs are in millionths of a currency unit; no limit is null."""
+
+    tenant: str
+    run_id: str | None
+    """Null where it is the tenant's."""
+    ledger: Ledger | None
+    """A run's."""
+    account: Account | None
+    """A tenant's; null for a run's, and for a tenant that was never given limits."""
+    queued: int
+    """How many runs that were parked on these limits are queued again."""
 
 
 class WatchAnswer(Answer):

@@ -1,0 +1,192 @@
+"""``adk budget``: what runs and tenants may spend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from adk_worker.cli import options
+from adk_worker.cli.exits import ExitCode
+from adk_worker.cli.output import emit, note, say
+from adk_worker.cli.program import Invocation, awaited
+
+if TYPE_CHECKING:
+    from adk_worker.cli.source import Access
+    from adk_worker.ledger import Account, BudgetChange, Ledger
+
+NONE: Final = "none"
+"""What takes a limit away."""
+
+
+class Tokens(click.ParamType[int]):
+    """A number of tokens."""
+
+    name = "tokens"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number, or a failure that says how it is written."""
+        text = str(value).replace("_", "")
+        if not (text.isascii() and text.isdigit()):
+            self.fail(f"{value!r} is no number of tokens; write 50000", param, ctx)
+        return int(text)
+
+
+class Cost(click.ParamType[int]):
+    """A cost in currency units, as millionths of one."""
+
+    name = "cost"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The millionths, or a failure that says how a cost is written."""
+        try:
+            micros = Decimal(str(value)) * 1_000_000
+        except InvalidOperation:
+            micros = Decimal("NaN")
+        if not micros.is_finite() or micros != micros.to_integral_value() or micros < 0:
+            self.fail(f"{value!r} is no cost; write it in currency units, 2.50, to a millionth at most", param, ctx)
+        return int(micros)
+
+
+class OrNone(click.ParamType[Any]):
+    """A limit, or ``none``."""
+
+    def __init__(self, kind: click.ParamType[Any]) -> None:
+        self.name = kind.name
+        self._kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The limit, or the word."""
+        return NONE if value == NONE else self._kind.convert(value, param, ctx)
+
+
+_run = click.argument("run_id", metavar="[RUN_ID]", required=False, type=options.Name("run id"))
+_tenant = click.option("--tenant", metavar="T", required=True, type=options.Name("tenant"), help="Whose.")
+
+
+@click.group("budget", short_help="What runs and tenants may spend.")
+def budget() -> None:
+    """What a run may spend, or without RUN_ID all runs of a tenant: tokens, in and out, and cost."""
+
+
+@budget.command("show")
+@_run
+@_tenant
+@options.as_json
+@options.debug
+@click.pass_obj
+def show(invocation: Invocation, *, run_id: str | None, tenant: str, as_json: bool) -> int:
+    """Show the limits, what is spent, what is reserved for calls in flight, and what nobody can account for."""
+
+    async def look() -> int:
+        async with invocation.source.open() as access:
+            if run_id is None:
+                return _show_account(tenant, await access.fleet.account(tenant), as_json=as_json)
+            run = await access.fleet.get(run_id, tenant=tenant)
+            return _show_ledger(tenant, run_id, run.ledger, queued=0, as_json=as_json)
+
+    return awaited(look)
+
+
+@budget.command("set")
+@_run
+@_tenant
+@click.option("--tokens", metavar="N|none", type=OrNone(Tokens()), help="Tokens, in and out; none for no limit.")
+@click.option("--cost", metavar="X|none", type=OrNone(Cost()), help="In currency units, 2.50; none for no limit.")
+@options.as_json
+@options.debug
+@click.pass_obj
+def set_(invocation: Invocation, *, run_id: str | None, tenant: str, tokens: Any, cost: Any, as_json: bool) -> int:
+    """Set limits. What is parked on them goes on, if they allow its next model call now."""
+
+    def change() -> BudgetChange:
+        from adk_worker.ledger import BudgetChange, Kind
+
+        given = {Kind.TOKENS: tokens, Kind.COST: cost}
+        return BudgetChange(to={kind: None if to == NONE else to for kind, to in given.items() if to is not None})
+
+    _named(tokens, cost)
+    return _changed(invocation, change(), run_id=run_id, tenant=tenant, as_json=as_json)
+
+
+@budget.command("raise")
+@_run
+@_tenant
+@click.option("--tokens", metavar="N", type=Tokens(), help="By so many tokens.")
+@click.option("--cost", metavar="X", type=Cost(), help="By so much, in currency units, such as 2.50.")
+@options.as_json
+@options.debug
+@click.pass_obj
+def raise_(
+    invocation: Invocation, *, run_id: str | None, tenant: str, tokens: int | None, cost: int | None, as_json: bool
+) -> int:
+    """Raise limits by so much. What is parked on them goes on, if they allow its next model call now."""
+
+    def change() -> BudgetChange:
+        from adk_worker.ledger import BudgetChange, Kind
+
+        given = {Kind.TOKENS: tokens, Kind.COST: cost}
+        return BudgetChange(by={kind: by for kind, by in given.items() if by is not None})
+
+    _named(tokens, cost)
+    return _changed(invocation, change(), run_id=run_id, tenant=tenant, as_json=as_json)
+
+
+def _named(*given: object) -> None:
+    if all(one is None for one in given):
+        raise click.UsageError("Name what to change: --tokens, --cost, or both.")
+
+
+def _changed(invocation: Invocation, change: BudgetChange, *, run_id: str | None, tenant: str, as_json: bool) -> int:
+    async def carry_out() -> int:
+        async with invocation.source.open(publishes=True) as access:
+            if run_id is None:
+                return await _change_account(access, tenant, change, as_json=as_json)
+            before = await access.fleet.get(run_id, tenant=tenant)
+            run = await access.fleet.change_budget(run_id, tenant=tenant, change=change, by=access.by)
+            queued = int(before.status.resting and not run.status.resting)
+            return _show_ledger(tenant, run_id, run.ledger, queued=queued, as_json=as_json)
+
+    return awaited(carry_out)
+
+
+async def _change_account(access: Access, tenant: str, change: BudgetChange, *, as_json: bool) -> int:
+    account, queued = await access.fleet.change_account(tenant, change=change, by=access.by)
+    return _show_account(tenant, account, queued=queued, as_json=as_json)
+
+
+def _show_ledger(tenant: str, run_id: str, ledger: Ledger, *, queued: int, as_json: bool) -> int:
+    from adk_worker.ledger import LEDGER
+    from adk_worker.ledger_words import of_run
+
+    if as_json:
+        said = LEDGER.dump_python(ledger, mode="json")
+        emit({"tenant": tenant, "run_id": run_id, "ledger": said, "account": None, "queued": queued})
+    else:
+        _say(of_run(ledger), otherwise="no limit, and nothing unaccounted")
+        _tell(queued)
+    return ExitCode.DONE
+
+
+def _show_account(tenant: str, account: Account | None, *, queued: int = 0, as_json: bool) -> int:
+    from adk_worker.ledger import ACCOUNT
+    from adk_worker.ledger_words import of_tenant
+
+    if as_json:
+        said = None if account is None else ACCOUNT.dump_python(account, mode="json")
+        emit({"tenant": tenant, "run_id": None, "ledger": None, "account": said, "queued": queued})
+    else:
+        _say(of_tenant(tenant, account), otherwise="")
+        _tell(queued)
+    return ExitCode.DONE
+
+
+def _say(lines: Iterable[str], *, otherwise: str) -> None:
+    say("\n".join(lines) or otherwise)
+
+
+def _tell(queued: int) -> None:
+    if queued:
+        note(f"{queued} {'run' if queued == 1 else 'runs'} queued again")

@@ -240,6 +240,11 @@ class FleetUnderTest:
         )
         self.celery("control", *arguments, ready=" ready.")
 
+    def kill_everything(self) -> None:
+        """SIGKILL to every process of the fleet; the servers stay."""
+        for process in reversed(self._processes):
+            process.kill()
+
     def close(self) -> None:
         """End every process, the youngest first, and give back what the client has open."""
         if self._fleet is not None:
@@ -318,6 +323,17 @@ class FleetUnderTest:
 
         run = wait_until(resting, within=self.patience, what=f"{run_id} to rest\n{self.logs()}")
         assert run.status is status, f"{run_id} is {run.status}: {run.attention}, {run.detail}\n{self.logs()}"
+        return run
+
+    def ends(self, run_id: str) -> Run:
+        """Wait until the run is over, whatever it rests for on its way; check that it completed."""
+
+        def over() -> Run | None:
+            run = self.run(run_id)
+            return run if run.status.ended else None
+
+        run = wait_until(over, within=self.patience, what=f"{run_id} to end\n{self.logs()}")
+        assert run.status is RunStatus.COMPLETED, f"{run_id} is {run.status}: {run.detail}\n{self.logs()}"
         return run
 
     def done_once(self, *run_ids: str) -> None:

@@ -19,4 +19,7 @@ def add_reap(app: Celery, process: Callable[[], WorkerProcess]) -> None:
     def reap(self: Any, **_: Any) -> str:
         with untold(self.request.id):
             report = process().reap()
-        return "store away" if report is None else f"{report.acted} lapsed, {report.unpublished} not published"
+        if report is None:
+            return "store away"
+        late = f", {report.expired} denied for want of an answer" if report.expired else ""
+        return f"{report.acted} lapsed{late}, {report.unpublished} not published"

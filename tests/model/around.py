@@ -9,7 +9,7 @@ from dataclasses import replace
 from adk_worker.lease_transitions import Holding
 from adk_worker.transitions import Phase, Verdict
 from tests.model.bounds import Bounds, Fault
-from tests.model.store import IN_FLIGHT_WAIT, Store, key_of
+from tests.model.store import IN_FLIGHT_WAIT, Store
 from tests.model.worker import Move, published, put, said, taken
 from tests.model.world import FAILED, HAPPENED, IDLE, NOTHING, At, Impossible, Trying, Violation, Worker, World
 
@@ -118,7 +118,7 @@ class Time:
     def _quiet(world: World) -> Iterator[Move]:
         """``max_in_flight`` passes: the far side's promise is that no request outlives its sender for longer."""
         for number, call in enumerate(world.calls):
-            if call is None or call.outcome != NOTHING or not call.dead_seen or call.quiet:
+            if call is None or call.decided or not call.dead_seen or call.quiet:
                 continue
             if (number, call.owner) not in world.requests:
                 calls = (*world.calls[:number], call._replace(quiet=True), *world.calls[number + 1 :])
@@ -162,7 +162,7 @@ class FarSide:
         refused = fence < world.closed[number]
         if not refused:
             effects = world.effects[number] + 1
-            if effects > 1:
+            if effects > 1 and not world.ghost.insisted:
                 step = f"the request of {fence} arrives"
                 raise Violation(f"call {number} has had its effect twice", steps=(step,))
             after = after._replace(effects=(*world.effects[:number], effects, *world.effects[number + 1 :]))
@@ -179,8 +179,9 @@ class FarSide:
 class People:
     """What people do about a run."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, bounds: Bounds) -> None:
         self._store = store
+        self._insists = (False, True) if bounds.insists else (False,)
 
     def moves(self, world: World) -> Iterator[Move]:
         """What somebody may do next."""
@@ -208,23 +209,24 @@ class People:
         yield from self._decides(world)
 
     def _decides(self, world: World) -> Iterator[Move]:
-        """A person looks at the far side, and says what became of a call (I8)."""
-        parked_on = self._store.rows[world.row].parked_on
-        with Trying("a person decides"):
-            yield from self._said(world, parked_on)
-
-    def _said(self, world: World, parked_on: tuple[str, ...]) -> Iterator[Move]:
+        """A person looks at the far side, and says what they see, at whatever moment that is (I8)."""
         for number, call in enumerate(world.calls):
-            if call is None or call.outcome != NOTHING or key_of(number) not in parked_on:
+            if call is None or call.decided:
                 continue
-            if world.effects[number]:
-                after = self._store.decide(world, number, HAPPENED)
-                yield Move(f"a person says that call {number} happened", after)
-            elif self._store.rules.never_ran_permits(
-                dead=call.owner in world.dead, quiet=(number, call.owner) not in world.requests
-            ):
-                after = self._store.decide(world, number, NOTHING)
-                yield Move(f"a person says that call {number} never ran", after)
+            outcome = HAPPENED if world.effects[number] else NOTHING
+            what = "happened" if world.effects[number] else "never ran"
+            for insists in self._insists if outcome == NOTHING else (False,):
+                label = f"a person says that call {number} {what}{', and that nothing is under way' if insists else ''}"
+                with Trying(label):
+                    after, verdict = self._store.decide(
+                        world, number, outcome, dead=call.owner in world.dead, insists=insists
+                    )
+                if verdict is Verdict.REFUSED and after == world:
+                    continue
+                row = self._store.rows[after.row]
+                if verdict is Verdict.DONE and row.phase is Phase.LIVE:
+                    after = published(after, row.lease.fence)
+                yield Move(f"{label}{' → refused' if verdict is Verdict.REFUSED else ''}", after)
 
 
 def _waits_for(worker: Worker, request: tuple[int, int]) -> bool:
@@ -242,4 +244,4 @@ def _without(world: World, request: tuple[int, int]) -> World:
 
 
 def _all_quiet(world: World) -> bool:
-    return all(call is None or call.outcome != NOTHING or not call.dead_seen or call.quiet for call in world.calls)
+    return all(call is None or call.decided or not call.dead_seen or call.quiet for call in world.calls)

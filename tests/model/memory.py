@@ -6,7 +6,6 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 
-from adk_worker import claim_transitions
 from adk_worker.actors import Actor
 from adk_worker.checkpoint import Checkpoint, encode_checkpoint
 from adk_worker.errors import AdkError
@@ -14,6 +13,7 @@ from adk_worker.idempotency import Intent
 from adk_worker.lease import RunLease
 from adk_worker.memory import MemoryData, claims, journal, memory_stores
 from adk_worker.runs import Boundary, NewRun
+from adk_worker.settlement import Settlement
 from adk_worker.transitions import Attention, Reason
 from tests.model.store import IN_FLIGHT_WAIT, WAIT, Store, call_of, claim_of, key_of, outcome_of
 from tests.model.world import NOTHING, Call, World
@@ -57,9 +57,9 @@ class Recorder(Store):
         self.asked.append(("acquire", self.rows[world.row].lease.fence + 1))
         return super().acquire(world)
 
-    def decide(self, world, number, outcome):
-        self.asked.append(("decide", number, outcome))
-        return super().decide(world, number, outcome)
+    def decide(self, world, number, outcome, *, dead, insists):
+        self.asked.append(("decide", world.calls[number], number, outcome, dead, insists))
+        return super().decide(world, number, outcome, dead=dead, insists=insists)
 
 
 class Memory:
@@ -177,12 +177,14 @@ class Memory:
     async def _cancel(self):
         await self._stores.runs.cancel("run", tenant="acme", by=Actor("ann"))
 
-    async def _decide(self, number, outcome):
-        """A person's word. No store has an operation for it yet; what it is made of is there."""
-        key = ("acme", key_of(number))
-        stored = claims.load(self._data, key)
-        if outcome == NOTHING:
-            claims.remove(self._data, key)
-        else:
-            after = claim_transitions.settle(stored, seen=stored, outcome=outcome_of(outcome), by="somebody")
-            claims.decide(self._data, stored, after)
+    async def _decide(self, call, number, outcome, dead, insists):
+        asked = Settlement(
+            Actor("ann"),
+            "they have looked",
+            None if outcome == NOTHING else outcome_of(outcome),
+            owner_may_live=insists,
+            owner_dead=dead,
+            max_in_flight=0.0 if call.quiet else WAIT,
+        )
+        seen = claim_of(number, call)
+        await self._stores.runs.decide("run", tenant="acme", claim=seen, asked=asked, policy=self._policy)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adk_worker import claim_transitions, lease_transitions, transitions
+from adk_worker import claim_transitions, lease_transitions, settle_transitions, transitions
 from adk_worker.errors import ClaimOwnerError
-from adk_worker.idempotency import Claim, ClaimState
+from adk_worker.idempotency import Claim, ClaimState, Intent
 from adk_worker.lease_transitions import Holding, LeaseState, StoreTime
+from adk_worker.settle_transitions import Decided
+from adk_worker.settlement import Settlement
 from adk_worker.transitions import FleetPolicy, Moved, Phase, State, Verdict
 from tests.model.bounds import Bounds, Fault, Probe
 from tests.model.rules import Rule, Rules
@@ -243,6 +245,19 @@ def _whoever(**_: bool) -> bool:
     return True
 
 
+def _takes_anybodys_word(stored: Claim | None, *, asked: Settlement, **fields: Any) -> Decided:
+    return settle_transitions.decide(stored, asked=replace(asked, owner_may_live=True), **fields)
+
+
+def _waits_for_no_request(stored: Claim | None, *, asked: Settlement, **fields: Any) -> Decided:
+    return settle_transitions.decide(stored, asked=replace(asked, max_in_flight=0.0), **fields)
+
+
+def _begins_what_ran_after_all(stored: Claim | None, intent: Intent, **fields: Any) -> Claim:
+    overlooked = replace(stored, late=()) if stored and stored.state is ClaimState.NEVER_RAN else stored
+    return claim_transitions.begin(overlooked, intent, **fields)
+
+
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 
@@ -454,15 +469,27 @@ MUTANTS = (
     ),
     Mutant(
         "I8: never ran waits for the owner's death",
-        Rules(never_ran_permits=_whoever),
+        Rules(decide=_takes_anybodys_word),
         _within(Fault.TIMEOUT, acts=1),
         _TWICE,
     ),
     Mutant(
         "I8: and for its request",
-        Rules(never_ran_permits=lambda *, dead, **_: dead),
+        Rules(decide=_waits_for_no_request),
         _within(Fault.CRASH, acts=1),
         _TWICE,
+    ),
+    Mutant(
+        "I8: a run that was parked on a call goes on once that is decided",
+        Rules(settled=lambda state, **_: Moved(state)),
+        _within(Fault.TIMEOUT, acts=1),
+        "which is decided",
+    ),
+    Mutant(
+        "F4: a call that ran after all is not made again, whatever somebody has said",
+        Rules(begin_claim=_begins_what_ran_after_all),
+        _within(Fault.TIMEOUT, acts=1, insists=True),
+        "begun again",
     ),
     Mutant(
         "I10: a call that timed out is unknown",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from adk_worker import claim_transitions, lease_transitions, transitions
+from adk_worker import claim_transitions, lease_transitions, settle_transitions, transitions
 
 Rule = Callable[..., Any]
 
@@ -20,11 +20,6 @@ def _known_dead(*, dead: bool, superseded: bool) -> bool:
 def _not_yet_permits(*, dead_seen: bool, quiet: bool) -> bool:
     """I7: "not yet" is permission only if the owner was known dead, and ``max_in_flight`` has passed since."""
     return dead_seen and quiet
-
-
-def _never_ran_permits(*, dead: bool, quiet: bool) -> bool:
-    """I8: a person's word that a call never ran, while its owner may be alive or its request under way, is refused."""
-    return dead and quiet
 
 
 @dataclass(frozen=True)
@@ -55,6 +50,8 @@ class Rules:
     settle: Rule = claim_transitions.settle
     note_dead: Rule = claim_transitions.note_dead
     still_undecided: Rule = claim_transitions.still_undecided
+    decide: Rule = settle_transitions.decide
+    settled: Rule = settle_transitions.settled
 
     intent_before_effect: bool = True
     """I2"""
@@ -70,4 +67,3 @@ class Rules:
     """I10: the claim of a call that timed out stays in flight."""
     known_dead: Rule = _known_dead
     not_yet_permits: Rule = _not_yet_permits
-    never_ran_permits: Rule = _never_ran_permits

@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from adk_worker.errors import ClaimOwnerError
+from adk_worker.actors import Actor
+from adk_worker.errors import CallError, ClaimOwnerError
 from adk_worker.idempotency import BY_OWNER, Claim, ClaimState, Intent
 from adk_worker.lease_transitions import Holding, StoreTime
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
+from adk_worker.settlement import Settlement
 from adk_worker.transitions import Attention, FleetPolicy, Phase, Reason, State, Then, Verdict
 from tests.model.rules import Rules
 from tests.model.world import FAILED, HAPPENED, NOTHING, Call, Ghost, Impossible, Op, Violation, World
@@ -45,12 +47,13 @@ def outcome_of(number: int) -> ToolOutcome:
 def claim_of(number: int, call: Call) -> Claim:
     """The claim as the tables see it."""
     settled = call.outcome != NOTHING
+    state = ClaimState.NEVER_RAN if call.never_ran else ClaimState.SETTLED if settled else ClaimState.IN_FLIGHT
     return Claim(
         "acme",
         key_of(number),
         str(call.owner),
         "digest",
-        ClaimState.SETTLED if settled else ClaimState.IN_FLIGHT,
+        state,
         outcome=_OUTCOMES[call.outcome] if settled else None,
         settled_by=(BY_OWNER if call.by_owner else "somebody") if settled else None,
         dead_seen_at=0.0 if call.dead_seen else None,
@@ -70,6 +73,7 @@ def call_of(claim: Claim, before: Call | None) -> Call:
         dead_seen,
         dead_seen and before is not None and before.quiet and before.owner == int(claim.owner),
         tuple(_NUMBERS[outcome.kind] for outcome in claim.late),
+        claim.state is ClaimState.NEVER_RAN,
     )
 
 
@@ -172,7 +176,7 @@ class Store:
             )
             self._asked[asked] = call_of(claim, stored)
         call: Call = self._asked[asked]
-        if stored is not None and stored.outcome != NOTHING and call.outcome == NOTHING:
+        if stored is not None and stored.known != NOTHING and not call.decided:
             raise Violation(f"the outcome of call {number} was on record, and the call was begun again")
         return world._replace(row=row, calls=_put(world.calls, number, call)), (verdict, call)
 
@@ -333,13 +337,41 @@ class Store:
         world = world._replace(row=row, ghost=world.ghost._replace(cancelled=True))
         return self._ended(world, verdict), verdict
 
-    def decide(self, world: World, number: int, outcome: int) -> World:
-        """A person says what became of a call; ``NOTHING`` is that it never ran, so that it may be made."""
+    def decide(self, world: World, number: int, outcome: int, *, dead: bool, insists: bool) -> tuple[World, Verdict]:
+        """A person says what became of a call; ``NOTHING`` is that it never ran, so that it may be made.
+
+        ``dead``: its owner is known dead from where they are. ``insists``: they say that nothing is under way.
+        """
         stored = world.calls[number]
         assert stored is not None
-        if outcome == NOTHING:
-            return self._healed(world._replace(calls=_put(world.calls, number, None)), number)
-        return self._decided(world, number, self._settled(number, stored, stored.owner, outcome))
+        claim = claim_of(number, stored)
+        asked = Settlement(
+            Actor("ann"),
+            "they have looked",
+            None if outcome == NOTHING else _OUTCOMES[outcome],
+            owner_may_live=insists,
+            owner_dead=dead,
+            # How much of it has passed since the owner was seen dead, by a clock that stands still.
+            max_in_flight=0.0 if stored.quiet else WAIT,
+        )
+        try:
+            decided = self.rules.decide(claim, seen=claim, asked=asked, now=0.0)
+        except CallError:
+            return world, Verdict.REFUSED
+        undecided = tuple(key_of(index) for index, call in enumerate(world.calls) if call and not call.decided)
+        row, verdict = self._moved(
+            "settled", world.row, key=key_of(number), undecided=undecided, at=NOW, policy=self.policy
+        )
+        if verdict is Verdict.REFUSED:
+            return world, verdict
+        after = world._replace(calls=_put(world.calls, number, call_of(decided.claim, stored)))
+        if decided.verdict is Verdict.REFUSED:
+            return after, decided.verdict
+        if insists:
+            after = after._replace(ghost=after.ghost._replace(insisted=True))
+        queued = row != world.row and self.rows[row].phase is Phase.LIVE
+        after = after._replace(row=row)
+        return self._given(after) if queued else self._ended(after, verdict), verdict
 
     def acquire(self, world: World) -> tuple[World, bool]:
         """Somebody at a terminal takes the lease of a resting run."""

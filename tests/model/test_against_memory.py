@@ -50,7 +50,7 @@ def _chosen(protocol, world, choice):
 
 def _walk(rules, probe, choice):
     """Go one way at random in both; the names of what was written."""
-    bounds = Bounds(workers=3, calls=2, faults=5, acts=3, probe=probe)
+    bounds = Bounds(workers=3, calls=2, faults=5, acts=3, insists=True, probe=probe)
     protocol = Protocol(rules, bounds, store=Recorder(rules, max_crashes=bounds.max_crashes))
     memory = Memory(protocol.store.policy)
     world, steps, written = protocol.first(), [], set()

@@ -114,7 +114,7 @@ class Workers:
             case "begin":
                 return self._begun(worker, call)
             case "settle":
-                outcome = worker.outcome if call.outcome == NOTHING else call.outcome
+                outcome = worker.outcome if call.known == NOTHING else call.known
                 return worker._replace(at=At.RESULT, outcome=outcome)
             case "note_dead":
                 return worker._replace(dead_seen=True)
@@ -139,7 +139,7 @@ class Workers:
         return Worker(at=at, fence=worker.fence, sequence=sequence, stage=stage, ahead=not stored)
 
     def _begun(self, worker: Worker, call: Call) -> Worker:
-        mine = call.outcome == NOTHING and call.owner == worker.fence
+        mine = not call.decided and call.owner == worker.fence
         if worker.outcome != NOTHING:  # the effect came first
             return worker._replace(at=At.RESULT)
         return worker._replace(at=At.CALL if mine else At.CALLS)
@@ -186,8 +186,10 @@ class Workers:
         if call is None:
             first = At.INTEND if self._rules.intent_before_effect else At.CALL
             return worker._replace(at=first, seen=0, dead_seen=False)
-        if call.outcome != NOTHING:
-            return worker._replace(at=At.RESULT, outcome=call.outcome, unrecorded=False)
+        if call.known != NOTHING:
+            return worker._replace(at=At.RESULT, outcome=call.known, unrecorded=False)
+        if call.never_ran:
+            return worker._replace(at=At.INTEND, seen=call.owner, dead_seen=call.dead_seen)
         return worker._replace(at=At.UNDECIDED, seen=call.owner, dead_seen=call.dead_seen)
 
     def _timed_out(self, worker: Worker) -> Worker:

@@ -74,6 +74,18 @@ class Call(NamedTuple):
     quiet: bool = False
     """``max_in_flight`` has passed since: no request of that owner is under way any more."""
     late: tuple[int, ...] = ()
+    never_ran: bool = False
+    """A person has said so (I8): it may be made by whoever names its owner."""
+
+    @property
+    def decided(self) -> bool:
+        """Whether somebody has said what became of it, or it is known."""
+        return self.outcome != NOTHING or self.never_ran
+
+    @property
+    def known(self) -> int:
+        """The outcome to go on with: of one that was said never to have run, that which came in all the same."""
+        return self.late[0] if self.never_ran and self.late else self.outcome
 
 
 class Worker(NamedTuple):
@@ -116,6 +128,8 @@ class Ghost(NamedTuple):
     """The highest fence under which the run has rested."""
     cancelled: bool = False
     """A person was told that the run will end."""
+    insisted: bool = False
+    """A person has said that nothing of a call is under way, without a proof (--owner-may-live)."""
 
 
 class World(NamedTuple):

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_BLOCK = re.compile(r"(?:^<!-- (given|file|not run): (.+?) -->\n+)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"((?:^<!-- [^\n]*? -->\n+)*)^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SAID = re.compile(r"^<!-- (given|file|not run): (.+?) -->$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -75,15 +76,16 @@ def stories(page: Path) -> list[Story]:
 def _stories(name: str, text: str) -> Iterator[Story]:
     story: Story | None = None
     for found in _BLOCK.finditer(text):
-        kind, said, language, body = found.groups()
-        line = text.count("\n", 0, found.start(4))
-        if kind == "not run" or (language != "console" and kind != "file"):
+        above, language, body = found.groups()
+        said = dict(_SAID.findall(above))
+        if "not run" in said or (language != "console" and "file" not in said):
             continue
-        if kind == "given" or story is None:
+        if "given" in said or story is None:
             if story is not None:
                 yield story
-            story = Story(name, said if kind == "given" else "nothing")
-        story.blocks.append(Block(line, body, file=said if kind == "file" else None))
+            story = Story(name, said.get("given", "nothing"))
+        line = text.count("\n", 0, found.start(3))
+        story.blocks.append(Block(line, body, file=said.get("file")))
     if story is not None:
         yield story
 

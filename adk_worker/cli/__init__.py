@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from adk_worker.steps import Dispatcher
     from adk_worker.transitions import FleetPolicy
 
+__all__ = ["frontier_main", "main", "resume_main"]
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``adk`` and return its exit code. ``argv`` is without the program's name; the process's own by default."""

@@ -61,6 +61,7 @@ ROWS = [
     ("seal keys new", "nothing", "", 0),
     ("seal keys new", "nothing", "--file adk.keys", 0),
     ("seal rotate", "nothing", "", 0),
+    ("settle", "undecided", "run_1 book --tenant acme --completed '{}' --why 'it is there' --by ana", 0),
 ]
 
 SHOP = """
@@ -111,3 +112,20 @@ def test_each_line_of_json_is_as_its_schema_says(adk, sqlite_store_url, command,
 
 def test_every_command_with_a_schema_is_looked_at():
     assert {command for command, *_ in ROWS} == set(ANSWERS)
+
+
+# Without the store they do what they are for.
+_NEEDS_NO_STORE = {"alive", "seal keys list", "seal keys new"}
+
+
+@pytest.mark.parametrize("command", sorted(set(ANSWERS) - _NEEDS_NO_STORE))
+def test_without_its_store_every_command_says_so_and_shows_no_password(adk, command):
+    """69 and not an answer about runs; whoever reads its output is not told half of it."""
+    rest = next(rest for name, _, rest, _ in ROWS if name == command)
+    store_url = f"postgresql://app:tiger@127.0.0.1:{free_port()}/adk"
+    ran = adk(*command.split(), *shlex.split(rest), ADK_STORE_URL=store_url)
+
+    assert ran.returncode == 69
+    assert "is not answering" in ran.stdout + ran.stderr
+    assert "tiger" not in ran.stdout + ran.stderr
+    assert ran.stdout == "" or command == "doctor"

@@ -52,6 +52,8 @@ class Watching:
         code = self.process.wait(_PATIENCE)
         for thread in self._threads:
             thread.join(_PATIENCE)
+        self.process.stdout.close()
+        self.process.stderr.close()
         assert not any("Traceback" in line for line in self.said), self.said
         return code
 

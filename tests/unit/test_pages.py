@@ -34,6 +34,13 @@ not_looked_at()
 print("here")
 ```
 
+<!-- given: queued -->
+<!-- file: carry.py -->
+
+```python
+print("there")
+```
+
 <!-- not run: it does not end -->
 
 ```console
@@ -44,7 +51,7 @@ $ adk dev
 
 def test_a_page_is_read_as_stories_of_blocks(tmp_path):
     (tmp_path / "page.md").write_text(PAGE)
-    first, second = stories(tmp_path / "page.md")
+    first, second, third = stories(tmp_path / "page.md")
 
     assert (first.given, [typed.command for typed in first.blocks[0].dialogue]) == ("nothing", ["adk list"])
     assert second.given == "parked; a worker"
@@ -55,6 +62,7 @@ def test_a_page_is_read_as_stories_of_blocks(tmp_path):
     ]
     assert (file.file, file.text) == ("look.py", 'print("here")\n')
     assert str(second) == "page.md:11"
+    assert (third.given, third.blocks[0].file, third.blocks[0].text) == ("queued", "carry.py", 'print("there")\n')
 
 
 def test_what_comes_back_before_anything_was_typed_is_a_mistake_of_the_page():

@@ -14,6 +14,7 @@ from adk_worker.checkpoint import CheckpointBoundary, OutstandingCall
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.redaction import Redactor
 from adk_worker.sealing import KEY_BYTES, SealKey, SealKeys
+from adk_worker.ledger import BudgetChange, Kind
 from adk_worker.transitions import Attention, Then
 from stores import open_stores
 
@@ -165,3 +166,9 @@ async def _ask(driver, *approvers):
 @state
 async def swept(driver):
     await driver.runs.sweep()
+
+
+@state
+async def limited(driver):
+    await driver.submit()
+    await driver.change_budget(BudgetChange(to={Kind.TOKENS: 1_000}))

@@ -12,9 +12,9 @@ from adk_worker.actors import Actor
 from adk_worker.approvals import Answer, NewGrant, NewRequest
 from adk_worker.checkpoint import CheckpointBoundary, OutstandingCall
 from adk_worker.conformance.runs.driver import Driver
+from adk_worker.ledger import BudgetChange, Kind
 from adk_worker.redaction import Redactor
 from adk_worker.sealing import KEY_BYTES, SealKey, SealKeys
-from adk_worker.ledger import BudgetChange, Kind
 from adk_worker.transitions import Attention, Then
 from stores import open_stores
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(click.ParamType[Any]):
-    """Any JSON."""
+    """Any JSON; ``-`` reads it from the standard input, for what is too long for a command line."""
 
     name = "json"
 
@@ -27,7 +28,7 @@ class Outcome(click.ParamType[Any]):
         if value is UNSAID:
             return value
         try:
-            return json.loads(value)
+            return json.loads(sys.stdin.read() if value == "-" else value)
         except ValueError as error:
             self.fail(f"""it is not JSON: {error}. A text is JSON in quotes: '"12A"'""", param, ctx)
 
@@ -36,7 +37,9 @@ class Outcome(click.ParamType[Any]):
 @options.run_id
 @click.argument("call", metavar="CALL")
 @options.tenant
-@click.option("--completed", metavar="JSON", type=Outcome(), default=UNSAID, help="It happened, and returned this.")
+@click.option(
+    "--completed", metavar="JSON", type=Outcome(), default=UNSAID, help="It happened, and returned this; - reads it."
+)
 @click.option("--never-ran", is_flag=True, help="It did not happen and never will: it is made, under the same key.")
 @click.option("--why", metavar="TEXT", required=True, help="How you know. Kept with the call.")
 @click.option(

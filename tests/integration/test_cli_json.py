@@ -66,6 +66,13 @@ ROWS = [
     ("seal keys new", "nothing", "--file adk.keys", 0),
     ("seal rotate", "nothing", "", 0),
     ("settle", "undecided", "run_1 book --tenant acme --completed '{}' --why 'it is there' --by ana", 0),
+    (
+        "settle",
+        "undecided",
+        """run_1 book --tenant acme --completed '{"seat": "12A"}' --why 'they say so' --by ana""",
+        0,
+    ),
+    ("settle", "undecided", "run_1 call_0 --tenant acme --never-ran --owner-may-live --why 'they say so' --by ana", 0),
 ]
 
 SHOP = """

@@ -7,6 +7,8 @@ import pytest
 from adk_worker.cli.program import Invocation, perform
 from adk_worker.cli.root import root
 
+SETTLE = ["settle", "run_1", "book", "--tenant", "acme", "--why", "they say so", "--by", "ana"]
+
 
 class Nothing:
     """A source that must not be asked."""
@@ -48,6 +50,18 @@ def adk(capsys):
         (["prune", "--older-than", "d"], "'d' is no length of time"),
         (["prune", "--older-than", "1d", "--batch", "0"], "0 is not in the range"),
         (["dev", "--workers", "0"], "0 is not in the range"),
+        (["settle", "run_1", "book", "--tenant", "acme", "--never-ran", "--by", "ana"], "Missing option '--why'"),
+        (["settle", "run_1", "book", "--tenant", "acme", "--never-ran", "--why", "so"], "Missing option '--by'"),
+        (["settle", "run_1", "book", "--never-ran", "--why", "so", "--by", "ana"], "Missing option '--tenant'"),
+        (
+            ["settle", "run_1", "--tenant", "acme", "--never-ran", "--why", "so", "--by", "ana"],
+            "Missing argument 'CALL'",
+        ),
+        ([*SETTLE], "either --completed JSON or --never-ran"),
+        ([*SETTLE, "--never-ran", "--completed", "1"], "either --completed JSON or --never-ran"),
+        ([*SETTLE, "--completed", "12A"], "it is not JSON"),
+        ([*SETTLE, "--completed", "null", "--owner-may-live"], "--owner-may-live is for --never-ran"),
+        ([*SETTLE, "--completed", "1", "--by", " "], "who acts: it is empty"),
         (["lst"], "No such command 'lst'"),
     ],
 )

@@ -31,11 +31,13 @@ _WORDS: Final = {"resume": "queued again", "cancel": "cancelled, or asked to end
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """How many at most, whether only to look, and whether somebody has said yes already."""
+    """How many at most, whether only to look, whether somebody has said yes already, and who."""
 
     limit: int | None
     dry_run: bool
     yes: bool
+    by: str | None = None
+    """Who acts, if somebody has said it."""
 
 
 @click.command("resume", context_settings=dict(options.HELP), short_help="Queue many runs again.")
@@ -72,13 +74,14 @@ def ask_many(  # noqa: PLR0913 - one option each
     limit: int | None,
     dry_run: bool,
     yes: bool,
+    by: str | None,
     as_json: bool,
     publishes: bool = False,
     **conditions: Any,
 ) -> int:
     """Ask it of the runs that the options mean, and return the exit code."""
     where = _where(verb, tenant=tenant, all_tenants=all_tenants, **conditions)
-    caution = Caution(limit, dry_run, yes)
+    caution = Caution(limit, dry_run, yes, by)
     if not (dry_run or yes or (sys.stdin.isatty() and not as_json)):
         raise click.UsageError("Nobody can be asked here: see which runs they are with --dry-run, then add --yes.")
 
@@ -111,10 +114,10 @@ def _where(verb: str, *, tenant: str | None, all_tenants: bool, **conditions: An
 
 async def _ask(access: Access, verb: str, ask: Ask, where: RunFilter, caution: Caution, *, as_json: bool) -> int:
     which: RunFilter | list[Run] = where
-    limit = caution.limit
+    limit, by = caution.limit, caution.by or access.by
     if not (caution.dry_run or caution.yes):
         # What is done is done to those that were shown, as they were shown.
-        seen = [one async for one in ask(where, by=access.by, dry_run=True, limit=limit)]
+        seen = [one async for one in ask(where, by=by, dry_run=True, limit=limit)]
         which, limit = [one.run for one in seen if one.error is None], None
         for one in seen:
             say(_line(one))
@@ -126,7 +129,7 @@ async def _ask(access: Access, verb: str, ask: Ask, where: RunFilter, caution: C
             return ExitCode.INTERRUPTED
     came: Counter[str] = Counter()
     try:
-        async for one in ask(which, by=access.by, dry_run=caution.dry_run, limit=limit):
+        async for one in ask(which, by=by, dry_run=caution.dry_run, limit=limit):
             came[one.came.value] += 1
             if as_json:
                 emit(_object(one))

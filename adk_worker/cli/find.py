@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from adk_worker.cli import options
+from adk_worker.cli import options, selecting
 from adk_worker.cli.exits import ExitCode
 from adk_worker.cli.output import emit, note, say
 from adk_worker.cli.program import Invocation, awaited
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 @click.command("find", short_help="Find a run without knowing its tenant.")
 @options.run_id
+@selecting.by
 @options.as_json
 @options.debug
 @click.pass_obj
-def find(invocation: Invocation, *, run_id: str, as_json: bool) -> int:
+def find(invocation: Invocation, *, run_id: str, by: str | None, as_json: bool) -> int:
     """List the runs of this id, whichever tenant's they are, the newest first.
 
     Exit codes: 0 found, 1 no tenant has one, 64 and above anything else.
@@ -28,7 +29,7 @@ def find(invocation: Invocation, *, run_id: str, as_json: bool) -> int:
 
     async def looking() -> list[Run]:
         async with invocation.source.open() as access:
-            return [run async for run in access.fleet.find(run_id, by=access.by)]
+            return [run async for run in access.fleet.find(run_id, by=by or access.by)]
 
     runs = awaited(looking)
     if as_json:

@@ -103,7 +103,7 @@ def cancel(invocation: Invocation, /, *, run_id: str | None, as_json: bool, **wh
     """  # noqa: D301 - click reads this backspace: keep the lines of the next paragraph
     if run_id is None:
         return ask_many(invocation, "cancel", lambda fleet: fleet.cancel_many, as_json=as_json, **which)
-    tenant = which.pop("tenant")
+    tenant, by = which.pop("tenant"), which.pop("by")
     if tenant is None:
         raise click.UsageError("Missing option '--tenant'.")
     for name, value in which.items():
@@ -112,7 +112,7 @@ def cancel(invocation: Invocation, /, *, run_id: str | None, as_json: bool, **wh
 
     async def ask() -> int:
         async with invocation.source.open() as access:
-            run = await access.fleet.cancel(run_id, tenant=tenant, by=access.by)
+            run = await access.fleet.cancel(run_id, tenant=tenant, by=by or access.by)
             if as_json:
                 from adk_worker.cli.report import run_object
 

@@ -297,5 +297,15 @@ _BASIC: Final = Rule(
     locate=_basic,
 )
 
-SHAPES: Final[tuple[Rule, ...]] = (*_VENDORS, _PRIVATE_KEY, _URL, _AUTHORIZATION, _BEARER, _BASIC)
+# A registry's login, as docker keeps it: `"auth": "…"`, which decodes to `user:password` as well.
+_REGISTRY: Final = Rule(
+    "registry login",
+    re.compile(
+        r"[\"'\\]auth[\"'\\]{1,4}[ \t]{0,4}:[ \t]{0,4}[\"'\\]{1,4}(?P<secret>[\w+/-]{4,}+={0,2})(?=[\"'\\])", re.ASCII
+    ),
+    ("auth",),
+    locate=_basic,
+)
+
+SHAPES: Final[tuple[Rule, ...]] = (*_VENDORS, _PRIVATE_KEY, _URL, _AUTHORIZATION, _BEARER, _BASIC, _REGISTRY)
 """Every rule that goes by shape."""

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from adk_worker.redaction import Redactor
-from benchmarks.redaction_corpus import corpus, judged, measured, negatives, positives
+from benchmarks.redaction_corpus import corpus, judged, limits, measured, negatives, positives
 
 SK = "sk" + "-"
 BEGIN, END = "-----BEGIN {} KEY-----", "-----END {} KEY-----"
@@ -25,6 +25,13 @@ def test_the_corpus_has_no_miss_and_no_false_positive():
     assert wrong == []
     assert len(scores) > 60
     assert min(score.cases for score in scores.values()) >= 1
+
+
+def test_what_is_said_not_to_be_found_is_not():
+    """R3: the documents state limits; one that is no more goes from there."""
+    scores, _ = measured(limits(seed=1), Redactor())
+
+    assert {kind for kind, score in scores.items() if score.misses < score.cases} == set()
 
 
 def test_the_corpus_tells_a_miss_and_an_overreach():
@@ -58,6 +65,8 @@ HARD = [
     ("--db-password 'x y' --token=abc123 -v", "--db-password '…' --token=… -v"),
     ("my password is Tr0ub4dor&3.", "my password is …."),
     ("machine h login bob password s3cr3t", "machine h login bob password …"),
+    ('{"auths": {"r.example": {"auth": "Ym9iOmh1bnRlcjI="}}}', '{"auths": {"r.example": {"auth": "…"}}}'),
+    ('{"auth": "required"}', '{"auth": "required"}'),
     ("curl -u bob:s3cr3t https://h.example", "curl -u bob:… https://h.example"),
     ("<password>a b</password>", "<password>…</password>"),
     ("spring.datasource.password=x1", "spring.datasource.password=…"),

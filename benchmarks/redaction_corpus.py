@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from adk_worker.redaction import Redactor
+from benchmarks import redaction_files as files
 from benchmarks import redaction_texts as texts
 
 ALNUM = string.ascii_letters + string.digits
@@ -224,7 +225,7 @@ def positives(rng: random.Random) -> Iterator[Case]:
     for around in texts.BEARERS_ALONE:
         yield _with("bearer", around, some(WORD, 32)(rng))
     yield _with("basic", "it sent Basic {s} again", _basic(rng))
-    for line in texts.FILES:
+    for line in files.FILES:
         kind, _, around = line.partition("|")
         yield _with(f"in a file: {kind}", around, IN_FILES[kind](rng))
     for around, newline, torn in product(texts.AROUND_PRIVATE_KEYS, texts.NEWLINES, (False, True)):
@@ -257,7 +258,7 @@ def limits(seed: int = 1, rounds: int = 1) -> Iterator[Case]:
     """Texts with secrets that are documented as not found."""
     rng = random.Random(seed)  # noqa: S311 - made-up secrets
     for _ in range(rounds):
-        for line in texts.LIMITS:
+        for line in files.LIMITS:
             kind, _, around = line.partition("|")
             yield _with(f"limit: {kind}", around, CHOSEN["word and number"](rng))
 

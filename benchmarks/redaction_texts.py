@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 
-def _lines(text: str) -> tuple[str, ...]:
+def lines_of(text: str) -> tuple[str, ...]:
+    """One text per line."""
     return tuple(line.replace("⏎", "\n") for line in text.strip("\n").split("\n"))
 
 
@@ -18,7 +19,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-AROUND_TOKENS: Final = _lines(r"""
+AROUND_TOKENS: Final = lines_of(r"""
 {s}
 Use {s} from now on.
 my key is {s}
@@ -57,7 +58,7 @@ a\t{s}\tb
 https://x.example/?q=a%20{s}&b=1
 """)
 
-QUOTED_PAIRS: Final = _lines(r"""
+QUOTED_PAIRS: Final = lines_of(r"""
 {n}="{s}"
 {n}='{s}'
 {n}=`{s}`
@@ -82,7 +83,7 @@ x["{n}"] = 1; {n}="{s}"
 <b:{n} type="x">{s}</b:{n}>
 """)
 
-ASSIGNED_PAIRS: Final = _lines(r"""
+ASSIGNED_PAIRS: Final = lines_of(r"""
 {n}={s}
 export {n}={s}
 user=bob;{n}={s}
@@ -98,7 +99,7 @@ line one⏎{n}={s}⏎line three
 A=1\n{n}={s}\nB=2
 """)
 
-STATED_PAIRS: Final = _lines(r"""
+STATED_PAIRS: Final = lines_of(r"""
 {n}: {s}
   {n}: {s}⏎  user: bob
 user: bob, {n}: {s}
@@ -115,7 +116,7 @@ user: bob\n{n}: {s}\nhost: db
 user = bob\n{n} = {s}\nhost = db
 """)
 
-PAIRS_IN_SENTENCES: Final = _lines(r"""
+PAIRS_IN_SENTENCES: Final = lines_of(r"""
 {n}: {s} and then go on
 the {n} is {s}
 my {n} is {s}, keep it safe
@@ -124,7 +125,7 @@ machine h.example login bob password {s} port 1
 curl -u bob:{s} https://h.example/
 """)
 
-AROUND_URL_PASSWORDS: Final = _lines(r"""
+AROUND_URL_PASSWORDS: Final = lines_of(r"""
 postgres://app:{s}@db.internal:5432/app
 redis://:{s}@cache:6379/0
 amqp://guest:{s}@mq/vhost
@@ -137,7 +138,7 @@ smtp://a%40b.c:{s}@mail:587
 [x](https://u:{s}@h.example/)
 """)
 
-HEADERS: Final = _lines(r"""
+HEADERS: Final = lines_of(r"""
 Authorization: {w} {s}
 authorization: {w} {s}⏎Accept: */*
 -H "Authorization: {w} {s}"
@@ -150,14 +151,14 @@ h["Authorization"] = "{w} {s}"
 <Authorization>{w} {s}</Authorization>
 """)
 
-BEARERS_ALONE: Final = _lines(r"""
+BEARERS_ALONE: Final = lines_of(r"""
 sent Bearer {s} twice
 got 'Bearer {s}'
 x\nBearer {s}\ny
 ["bearer {s}"]
 """)
 
-AROUND_PRIVATE_KEYS: Final = _lines(r"""
+AROUND_PRIVATE_KEYS: Final = lines_of(r"""
 {s}
 key:⏎{s}⏎
 "private_key": "{s}"
@@ -166,7 +167,7 @@ cat id_rsa⏎{s}⏎$ whoami⏎root
 Use this one: {s}
 """)
 
-AROUND_OTHERS: Final = _lines(r"""
+AROUND_OTHERS: Final = lines_of(r"""
 {t}
 We read: {t}
 {t}⏎The next line says more.
@@ -174,7 +175,7 @@ We read: {t}
 1. {t}
 """)
 
-PROSE: Final = _lines(r"""
+PROSE: Final = lines_of(r"""
 Fill in the password: field, then press enter.
 token: usage counts {number}
 The password is required.
@@ -270,7 +271,7 @@ Is your password "safe"? It's a secret.
 Secrets: keep them. Tokens: count them. Keys: press them.
 """)
 
-IDENTIFIERS: Final = _lines(r"""
+IDENTIFIERS: Final = lines_of(r"""
 {uuid}
 {hex32}
 {hex40}
@@ -334,7 +335,7 @@ cursor={alnum24}
 pad_token: [PAD]
 """)
 
-CODE: Final = _lines(r"""
+CODE: Final = lines_of(r"""
 login(user, password=password)
 login(user, password=args.password)
 token = get_token(session)
@@ -427,44 +428,3 @@ refresh_token auth_token AUTH_TOKEN secret_key SECRET_KEY private_key signing_ke
 AWS_SECRET_ACCESS_KEY SecretAccessKey AccountKey SharedAccessKey GITHUB_TOKEN _authToken credential bot_token
 encryption_key webhook_secret ocp-apim-subscription-key SLACK_BOT_TOKEN session_token
 """)
-
-FILES: Final = _lines(r"""
-aws secret|[default]⏎aws_secret_access_key = {s}⏎region = eu-west-1
-aws secret|AWS_SECRET_ACCESS_KEY={s}
-aws secret|{"AccessKeyId": "x", "SecretAccessKey": "{s}", "Expiration": "2030-01-01"}
-azure key|DefaultEndpointsProtocol=https;AccountName=shop;AccountKey={s};EndpointSuffix=core.windows.net
-azure key|Endpoint=sb://x.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey={s}
-password|jdbc:postgresql://db.example.com/shop?user=bob&password={s}
-password|Server=db;Database=shop;Uid=bob;Pwd={s};
-password|machine api.example.com login bob password {s}
-password|curl -u bob:{s} https://api.example.com/v1
-password|mysql --user=bob --password={s} shop
-password|spring.datasource.password={s}
-password|[mail]⏎smtp_password={s}⏎smtp_port=587
-password|- name: DB_PASSWORD⏎  value: {s}
-password|environment:⏎  POSTGRES_PASSWORD: {s}⏎  POSTGRES_USER: bob
-password|redis://:{s}@cache:6379/0
-password|mongodb+srv://bob:{s}@c0.example.net/shop?retryWrites=true
-password|smtp://bob%40example.com:{s}@mail:587
-registry login|{"auths": {"registry.example.com": {"auth": "{s}"}}}
-registry login|{\"auths\": {\"registry.example.com\": {\"auth\": \"{s}\"}}}
-token|users:⏎- name: bob⏎  user:⏎    token: {s}
-token|//registry.npmjs.org/:_authToken={s}
-token|grant_type=client_credentials&client_id=x&client_secret={s}
-token|Proxy-Authorization: Bearer {s}
-token|X-Api-Key: {s}
-token|CF_API_TOKEN={s}
-""")
-"""What stands in files and commands that people paste: the kind of the secret, and the text around it."""
-
-LIMITS: Final = _lines(r"""
-in mid-sentence|log in as bob with password {s}, please
-in mid-sentence|it is {s}, by the way
-behind a short option|mysql -u bob -p{s} shop
-a name in another language|mot de passe : {s}
-without a name|db.example.com:5432:shop:bob:{s}
-on the next line|password⏎{s}
-a cookie|Set-Cookie: session={s}; HttpOnly
-a presigned URL|https://x.blob.example.com/c?sv=2022&sig={s}
-""")
-"""What is documented as not found: it is measured apart."""

@@ -316,14 +316,18 @@ class FleetUnderTest:
 
     def rests(self, run_id: str, status: RunStatus = RunStatus.COMPLETED) -> Run:
         """Wait until nothing moves the run any more, and check where it rests."""
+        run = self.rests_somehow(run_id)
+        assert run.status is status, f"{run_id} is {run.status}: {run.attention}, {run.detail}\n{self.logs()}"
+        return run
+
+    def rests_somehow(self, run_id: str) -> Run:
+        """Wait until nothing moves the run any more, and tell where it rests."""
 
         def resting() -> Run | None:
             run = self.run(run_id)
             return run if run.status.resting else None
 
-        run = wait_until(resting, within=self.patience, what=f"{run_id} to rest\n{self.logs()}")
-        assert run.status is status, f"{run_id} is {run.status}: {run.attention}, {run.detail}\n{self.logs()}"
-        return run
+        return wait_until(resting, within=self.patience, what=f"{run_id} to rest\n{self.logs()}")
 
     def ends(self, run_id: str) -> Run:
         """Wait until the run is over, whatever it rests for on its way; check that it completed."""

@@ -99,19 +99,26 @@ class Budget:
 class BudgetChange:
     """Limits to be set ``to`` a number (``None`` takes a limit away), or raised ``by`` one.
 
-    :raises BudgetError: it changes nothing, or one limit twice, or raises by nothing.
+    The keys are ``tokens`` and ``cost_micros``.
+
+    :raises BudgetError: it changes nothing, or one limit twice, or raises by nothing, or there is no such limit.
     """
 
-    to: Mapping[Kind, int | None] = field(default_factory=dict)
-    by: Mapping[Kind, int] = field(default_factory=dict)
+    to: Mapping[Kind | str, int | None] = field(default_factory=dict)
+    by: Mapping[Kind | str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (self.to or self.by):
             raise BudgetError("nothing is to be changed: name tokens, or a cost.")
         if self.to.keys() & self.by.keys():
             raise BudgetError("a limit is either set or raised, not both.")
-        Budget(**{kind.value: limit for kind, limit in self.to.items()})
-        Budget(**{kind.value: limit for kind, limit in self.by.items()})
+        for changes in (self.to, self.by):
+            unknown = changes.keys() - set(Kind)
+            if unknown:
+                raise BudgetError(
+                    f"there is no limit of {', '.join(sorted(unknown))}; there are those of {', '.join(Kind)}."
+                )
+            Budget(changes.get(Kind.TOKENS), changes.get(Kind.COST))
         if any(limit <= 0 for limit in self.by.values()):
             raise BudgetError("a limit is raised by a whole number above 0; set it to lower it.")
 
@@ -120,11 +127,11 @@ class BudgetChange:
 
         :raises BudgetError: one is to be raised that is not there.
         """
-        after = {kind: limits.of(kind) for kind in Kind} | dict(self.to)
+        after: dict[str, int | None] = {kind: limits.of(kind) for kind in Kind} | dict(self.to)
         for kind, more in self.by.items():
-            stands = limits.of(kind)
+            stands = limits.of(Kind(kind))
             if stands is None:
-                raise BudgetError(f"there is no limit of {kind.value} to be raised; set one.")
+                raise BudgetError(f"there is no limit of {Kind(kind).value} to be raised; set one.")
             after[kind] = stands + more
         return Budget(after[Kind.TOKENS], after[Kind.COST])
 

@@ -13,7 +13,9 @@ from typing import Any, cast
 
 from sqlalchemy import create_engine
 
+from adk_worker.actors import Actor
 from adk_worker.history import Handle, Segment
+from adk_worker.ledger import HIGHEST, Budget, BudgetChange, Kind
 from adk_worker.messages import Message
 from adk_worker.runs import Dispatch, RunStore
 from adk_worker.steps import StepEnd
@@ -55,6 +57,47 @@ async def commits(on: Servers) -> dict[str, Asked]:
             asked[name] = Asked(counted.count, all_of_them.count)
         await bench.stores.lifecycle.close()
     return asked
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What it costs to hold runs to a budget, in an iteration with one read-only call."""
+
+    commits: int
+    round_trips: int
+    wall_ms: float
+    """How long one iteration took: the median, in ms."""
+
+
+async def budgets(on: Servers, *, each: int) -> dict[str, Held]:
+    """By whose budget there is: iterations in turn, so that all have the same machine; nothing is ever over it."""
+    plenty = Budget(tokens=HIGHEST, cost_micros=HIGHEST)
+    with (
+        on.postgres.database(template=on.template()) as url,
+        Proxy(on.postgres.port) as proxy,
+        _bench(proxy.url(url)) as bench,
+    ):
+        change = BudgetChange(to=dict.fromkeys(Kind, HIGHEST))
+        await bench.stores.runs.change_account("limited", change=change, by=Actor("bench"))
+        next_of = {
+            "none": await bench.submit("free"),
+            "the run's": await bench.submit("run", budget=plenty),
+            "the tenant's": await bench.submit("tenant", tenant="limited"),
+            "both": await bench.submit("both", tenant="limited", budget=plenty),
+        }
+        seen: dict[str, list[tuple[int, int, float]]] = {name: [] for name in next_of}
+        for _ in range(each):
+            for name, message in list(next_of.items()):
+                counted, all_of_them = proxy.count(is_commit), proxy.count(lambda _: True)
+                began = time.perf_counter()
+                await bench.step(message, TURNS["a read-only call"])
+                seen[name].append((counted.count, all_of_them.count, time.perf_counter() - began))
+                next_of[name] = bench.sent.pop()
+        await bench.stores.lifecycle.close()
+    return {
+        name: Held(*(round(median(one[place] for one in rows)) for place in (0, 1)), 1000 * median(r[2] for r in rows))
+        for name, rows in seen.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

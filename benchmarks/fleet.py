@@ -1,6 +1,6 @@
 """Measures the fleet beside the bare Celery chain, in one run, on this machine.
 
-    python -m benchmarks.fleet [--rounds 3] [--chains 8] [--steps 25] [--only rates|commits|bytes|recovery|drain …]
+    python -m benchmarks.fleet [--rounds 3] [--chains 8] [--steps 25] [--only rates|commits|budgets|bytes|…]
 
 Needs PostgreSQL and Redis installed; both are started for it, on loopback. Figures are medians of interleaved rounds.
 What they say is in docs/measurements.md.
@@ -24,7 +24,7 @@ from benchmarks.rates import Load, Rate
 from benchmarks.show import machine, table
 
 LENGTHS = (10, 1000)
-_PARTS = ("rates", "commits", "bytes", "recovery", "drain")
+_PARTS = ("rates", "commits", "budgets", "bytes", "recovery", "drain")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parts: Mapping[str, Callable[[Servers], Table]] = {
         "rates": lambda on: _rates(on, load),
         "commits": _commits,
+        "budgets": _budgets,
         "bytes": _bytes,
         "recovery": lambda on: _recovery(on, load.rounds),
         "drain": lambda on: _drain(on, load.rounds),
@@ -90,6 +91,14 @@ def _commits(on: Servers) -> Table:
     rows = table("Of one iteration, on the wire", "its turn", "commits", "round trips")
     for name, asked in asyncio.run(costs.commits(on)).items():
         rows.add_row(name, str(asked.commits), str(asked.round_trips))
+    return rows
+
+
+def _budgets(on: Servers) -> Table:
+    title = "Of one iteration with a read-only call (100 each)"
+    rows = table(title, "whose budget", "commits", "round trips", "wall, ms")
+    for name, held in asyncio.run(costs.budgets(on, each=100)).items():
+        rows.add_row(name, str(held.commits), str(held.round_trips), f"{held.wall_ms:.1f}")
     return rows
 
 

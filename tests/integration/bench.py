@@ -11,6 +11,7 @@ from adk_worker.fleet_scribe import FleetScribe
 from adk_worker.history import Handle
 from adk_worker.interruption import Interruption
 from adk_worker.lease import RunLease
+from adk_worker.ledger import Budget
 from adk_worker.messages import Message, ToolCallPart, ToolResultPart, canonical_json
 from adk_worker.providers import ScriptedProvider
 from adk_worker.registry import Registry
@@ -65,12 +66,12 @@ class Bench:
         """Publish."""
         self.sent.append(message)
 
-    async def submit(self, run_id: str) -> Dispatch:
+    async def submit(self, run_id: str, *, tenant: str = TENANT, budget: Budget | None = None) -> Dispatch:
         """Submit a run; its first message."""
-        new = NewRun(tenant=TENANT, run_id=run_id, agent="bench", input="Begin.")
+        new = NewRun(tenant=tenant, run_id=run_id, agent="bench", input="Begin.", budget=budget or Budget())
         submitted = await self.stores.runs.submit(new, policy=POLICY)
         assert submitted.ticket is not None
-        return Dispatch(TENANT, run_id, submitted.ticket)
+        return Dispatch(tenant, run_id, submitted.ticket)
 
     async def submit_with(self, run_id: str, messages: Sequence[Message], *, handle: Handle | None = None) -> Dispatch:
         """Submit a run that has said ``messages`` already, of which ``handle`` are stored; its next message."""

@@ -12,7 +12,7 @@ from adk_worker.actors import Actor
 from adk_worker.approvals import Answer, NewGrant, NewRequest
 from adk_worker.checkpoint import CheckpointBoundary, OutstandingCall
 from adk_worker.conformance.runs.driver import Driver
-from adk_worker.ledger import BudgetChange, Kind
+from adk_worker.ledger import Budget, BudgetChange, Kind
 from adk_worker.redaction import Redactor
 from adk_worker.sealing import KEY_BYTES, SealKey, SealKeys
 from adk_worker.transitions import Attention, Then
@@ -67,6 +67,12 @@ async def parked(driver):
     lease = await driver.worker()
     await driver.commit(lease, 1)
     await driver.park(lease)
+
+
+@state
+async def over_budget(driver):
+    await driver.submit(budget=Budget(tokens=1000))
+    await driver.reserve(await driver.worker(), 4200)
 
 
 @state

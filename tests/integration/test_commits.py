@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from adk_worker.actors import Actor
+from adk_worker.ledger import Budget, BudgetChange, Kind
 from adk_worker.steps import StepEnd
 from stores import open_stores
 from stores.sql.schema import metadata
@@ -53,6 +55,25 @@ async def test_an_iteration_commits_no_more_than_it_has_to(bench, postgres_proxy
     assert await bench.step(message, turn) is end
 
     assert counted.count == commits
+
+
+@pytest.mark.parametrize("whose", ["run", "tenant"])
+async def test_a_budget_costs_one_commit_more(bench, postgres_proxy, whose):
+    """C6, P3: the reservation. It is settled in the boundary's own write, the tenant's account in the same one."""
+    budget = None
+    if whose == "tenant":
+        change = BudgetChange(to={Kind.TOKENS: 1_000_000})
+        await bench.stores.runs.change_account("acme", change=change, by=Actor("ann"))
+    else:
+        budget = Budget(tokens=1_000_000)
+    message = await bench.submit("run_1", budget=budget)
+    counted = postgres_proxy.count(is_commit)
+
+    assert await bench.step(message, ("look", {"at": "it"})) is StepEnd.HANDED_OVER
+
+    assert counted.count == 4
+    run = await bench.stores.runs.get("run_1", tenant="acme")
+    assert run.ledger.reserved is None
 
 
 async def test_a_duplicate_message_costs_one_commit_that_writes_nothing(bench, postgres_proxy):

@@ -46,6 +46,7 @@ def test_a_limit_is_a_whole_number(kind, limit):
         {"by": {Kind.TOKENS: 0}},
         {"by": {Kind.COST: -5}},
         {"to": {Kind.COST: -5}},
+        {"to": {"cost": 5}},
     ],
 )
 def test_a_change_changes_something_by_something(change):
@@ -58,7 +59,7 @@ def test_a_change_leaves_alone_what_it_does_not_name():
     limits = Budget(tokens=10, cost_micros=20)
 
     assert BudgetChange(to={Kind.TOKENS: None}).applied(limits) == Budget(cost_micros=20)
-    assert BudgetChange(by={Kind.COST: 5}).applied(limits) == Budget(tokens=10, cost_micros=25)
+    assert BudgetChange(by={"cost_micros": 5}).applied(limits) == Budget(tokens=10, cost_micros=25)
     with pytest.raises(BudgetError, match="no limit of tokens"):
         BudgetChange(by={Kind.TOKENS: 5}).applied(Budget(cost_micros=20))
 

@@ -47,6 +47,7 @@ def ask(approvals: Approvals, asked: Iterable[NewRequest], *, now: float) -> App
     for new in asked:
         if (new.key, new.digest) in pending:
             continue
+        pending.add((new.key, new.digest))
         number = len(approvals.requests) + len(made) + 1
         made.append(
             ApprovalRequest(

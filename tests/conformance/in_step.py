@@ -18,7 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pydantic import BaseModel
 
 from adk_worker.actors import Actor
+from adk_worker.approvals import NewGrant
 from adk_worker.checkpoint import Checkpoint
+from adk_worker.conformance.runs.asker import Asker
 from adk_worker.conformance.runs.driver import ANN, BOOKED, HASTY, PATIENT, REFUSED, Driver
 from adk_worker.conformance.waiting import LONG, SOON
 from adk_worker.errors import AdkError, HistoryUnavailableError, StaleFenceError
@@ -32,7 +34,23 @@ from adk_worker.settlement import Settlement
 from adk_worker.transitions import Attention, Reason, Then
 
 RUNS = (("acme", "run"), ("acme", "other"), ("elsewhere", "run"))
-_TIMES = {"at", "began_at", "clock", "created_at", "dead_seen_at", "expires_at", "last", "now", "updated_at"}
+_TIMES = {
+    "answered_at",
+    "asked_at",
+    "at",
+    "began_at",
+    "clock",
+    "created_at",
+    "dead_seen_at",
+    "expires_at",
+    "given_at",
+    "last",
+    "now",
+    "revoked_at",
+    "spent_at",
+    "stands",  # a sentence with one
+    "updated_at",
+}
 _RECENT = st.sampled_from([0, 0, 0, 0, 0, 1, 2, 3])
 """How many back: the newest lease or claim is what a worker most often presents."""
 _OUTCOMES = st.sampled_from([BOOKED, REFUSED])
@@ -80,13 +98,14 @@ _LIKELY = {
     "lapsed": ["reap"] * 10 + ["renew", "commit", "record", "begin", "bury"],
     RunStatus.QUEUED: ["take"] * 20 + ["reap", "cancel"],
     RunStatus.RUNNING: ["begin"] * 8
+    + ["ask", "begin_permitted"] * 3
     + ["reserve"] * 4
     + ["commit"] * 8
     + ["park", "record", "lapse"] * 4
     + ["give_back", "settle"] * 2,
     RunStatus.PARKED: ["requeue", "record", "decide", "change_budget", "change_account"] * 6
     + ["acquire", "abandon", "cancel"],
-    RunStatus.WAITING_APPROVAL: ["cancel", "turn_to"] * 4,
+    RunStatus.WAITING_APPROVAL: ["answer"] * 12 + ["cancel", "turn_to"] * 2,
     RunStatus.FAILED: ["requeue"] * 8,
     RunStatus.COMPLETED: ["turn_to"] * 20,
     RunStatus.CANCELLED: ["turn_to", "record", "decide"] * 10,
@@ -491,6 +510,54 @@ class InStep(RuleBasedStateMachine):
         self._drive(decided, hasty=hasty)
         self._keep_ticket()
 
+    @action(needs=("lease",), back=_RECENT, indexes=_CALLS, approvers=st.sampled_from([(), ("a",)]))
+    def ask(self, back, indexes, approvers):
+        """A worker commits a boundary that asks people, and waits."""
+        lease, run = self._lease(back), self._run()
+        sequence = 1 + (run.sequence if run else 0)
+
+        def asked(driver):
+            return Asker.of(driver).ask(*indexes, sequence=sequence, lease=lease, approvers=approvers)
+
+        self._drive(asked)
+
+    @action(
+        number=st.integers(1, 4),
+        approved=st.booleans(),
+        by=st.sampled_from("ab"),
+        digest=st.sampled_from([None, None, "x"]),
+        grants=st.booleans(),
+        hasty=st.booleans(),
+    )
+    def answer(self, number, approved, by, digest, grants, hasty):
+        """A person answers."""
+        grant = NewGrant() if approved and grants else None
+
+        def answered(driver):
+            asker = Asker.of(driver)
+            return asker.answer(f"req-{number}", by=Actor(by), approved=approved, digest=digest, grant=grant)
+
+        self._drive(answered, hasty=hasty)
+        self._keep_ticket()
+
+    @action(number=st.integers(1, 2), by=st.sampled_from("ab"))
+    def revoke(self, number, by):
+        """A person takes a grant back."""
+        self._drive(
+            lambda driver: driver.runs.revoke(driver.run_id, f"grant-{number}", tenant=driver.tenant, by=Actor(by))
+        )
+
+    @action(
+        needs=("lease",),
+        back=_RECENT,
+        index=st.integers(0, 2),
+        permit=st.sampled_from(["req-1", "req-2", "req-3", "grant-1", "grant-2"]),
+    )
+    def begin_permitted(self, back, index, permit):
+        """A worker begins a call that a person has to approve."""
+        lease = self._lease(back)
+        self._drive(lambda driver: Asker.of(driver).permitted(lease, index, permit=permit))
+
     @action(sequence=st.integers(1, 3), back=st.none() | _RECENT, forget=st.booleans())
     def write_alone(self, sequence, back, forget):
         """A run in process writes its frontier, or a worker does with its fence."""
@@ -527,6 +594,7 @@ class InStep(RuleBasedStateMachine):
         """All that can be read is the same in both."""
         tenant, run_id = self._at
         self._drive(lambda driver: driver.picture())
+        self._drive(lambda driver: Asker.of(driver).approvals())
         self._do(lambda stores: stores.checkpoints.latest(run_id, tenant=tenant))
         run = self._run()
         alone = RunFilter(run_id=run_id, agent=run and run.agent, attention=run and (run.attention or False))

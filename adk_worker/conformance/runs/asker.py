@@ -27,6 +27,11 @@ BOB = Actor("bob", "op-2")
 class Asker(Driver):
     """A run that asks people about its calls."""
 
+    @classmethod
+    def of(cls, driver: Driver) -> Asker:
+        """The same run as that of a plain driver."""
+        return cls(driver.stores, tenant=driver.tenant, run_id=driver.run_id, policy=driver.policy)
+
     def request(self, index: int = 0, **fields: Any) -> NewRequest:
         """What is asked about the call at ``index``."""
         intent = self.intent(index)

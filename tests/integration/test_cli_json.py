@@ -65,7 +65,6 @@ ROWS = [
     ("seal keys new", "nothing", "", 0),
     ("seal keys new", "nothing", "--file adk.keys", 0),
     ("seal rotate", "nothing", "", 0),
-    ("settle", "undecided", "run_1 book --tenant acme --completed '{}' --why 'it is there' --by ana", 0),
     (
         "settle",
         "undecided",

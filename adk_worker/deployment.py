@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from adk_worker.agent import Agent
 from adk_worker.checkpoint import Checkpoint, decode_checkpoint
@@ -20,13 +20,16 @@ from adk_worker.errors import (
     CheckpointFormatError,
     ResumeConflictError,
     RevisionMismatchError,
+    SealKeyMissingError,
     UnknownAgentError,
 )
 from adk_worker.filters import RunFilter
 from adk_worker.inspection import undecidable, with_probe
+from adk_worker.originals import Originals
 from adk_worker.registry import Registry
 from adk_worker.resume import plan_resume
 from adk_worker.runs import Run, RunStatus, Stores
+from adk_worker.sealing import SealKeys
 from adk_worker.transitions import Attention
 from adk_worker.walk import each_run
 
@@ -91,17 +94,24 @@ def refusal(run: Run, payload: str | None, registry: Registry) -> AdkError | Non
 
 
 async def prospects(
-    stores: Stores, registry: Registry, *, tenant: str | None = None, statuses: Sequence[RunStatus] = GOING
+    stores: Stores,
+    registry: Registry,
+    *,
+    tenant: str | None = None,
+    statuses: Sequence[RunStatus] = GOING,
+    keys: SealKeys | None = None,
 ) -> AsyncIterator[Prospect]:
     """What would become of each run of these statuses, newest first, if ``registry`` and this code took over now.
 
     Only reads, page by page; runs that move meanwhile are judged once, as they were. Transcripts are not read.
+
+    :param keys: the seal keys that it would have; without any, nothing is said of what runs have sealed.
     """
     async for run in each_run(stores.runs, statuses, where=RunFilter(tenant=tenant)):
-        yield await _prospect(stores, run, registry)
+        yield await _prospect(stores, run, registry, keys)
 
 
-async def _prospect(stores: Stores, run: Run, registry: Registry) -> Prospect:
+async def _prospect(stores: Stores, run: Run, registry: Registry, keys: SealKeys | None) -> Prospect:
     payload = await stores.runs.payload(run.run_id, tenant=run.tenant)
     if run.behind and run.status is RunStatus.QUEUED:
         detail = f"what ran is ahead of sequence {run.sequence}, the newest frontier that could be stored"
@@ -110,8 +120,14 @@ async def _prospect(stores: Stores, run: Run, registry: Registry) -> Prospect:
         agent, frontier = accepted(run, payload, registry)
     except (CheckpointFormatError, UnknownAgentError, RevisionMismatchError) as error:
         return Prospect(run, Outlook.GIVEN_BACK, CONFLICTS[type(error)], str(error))
-    if frontier is None:
-        return Prospect(run, Outlook.ACCEPTED)
+    try:
+        _check_seals(run, frontier, keys)
+    except SealKeyMissingError as error:
+        return Prospect(run, Outlook.PARKED, Attention.SEAL_KEY_MISSING, str(error))
+    return Prospect(run, Outlook.ACCEPTED) if frontier is None else await _with_frontier(stores, run, agent, frontier)
+
+
+async def _with_frontier(stores: Stores, run: Run, agent: Agent, frontier: Checkpoint) -> Prospect:
     if not frontier.calls:
         spent = frontier.iteration >= agent.max_iterations
         detail = f"{frontier.iteration} iterations are behind it, and max_iterations is {agent.max_iterations}"
@@ -120,6 +136,13 @@ async def _prospect(stores: Stores, run: Run, registry: Registry) -> Prospect:
         # Its calls may well be in flight: the worker that made them waits for them before it leaves.
         return Prospect(run, Outlook.ACCEPTED)
     return await _with_calls(stores, run, agent, frontier)
+
+
+def _check_seals(run: Run, frontier: Checkpoint | None, keys: SealKeys | None) -> None:
+    masks = run.masks if frontier is None else frontier.masks
+    if keys is not None:
+        sealed: Any = masks.get("sealed") or {}
+        Originals(keys.of_run(run.tenant, run.run_id), sealed).check()
 
 
 async def _with_calls(stores: Stores, run: Run, agent: Agent, frontier: Checkpoint) -> Prospect:

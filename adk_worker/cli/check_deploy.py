@@ -37,7 +37,8 @@ def check_deploy(invocation: Invocation, *, tenant: str | None, resting: bool, l
 
     Run it where the new code is, before it is deployed. It only reads. Runs that are queued, running or waiting for an
     approval are judged, page by page. A run that would be given back waits in the queue for a worker that has its code;
-    keep its agent's revision registered beside the new one until it has ended.
+    keep its agent's revision registered beside the new one until it has ended. Where seal keys are set, a run whose
+    secrets they do not open would park.
 
     Exit code 0 if all would be carried on, 4 if not.
     """
@@ -53,7 +54,8 @@ def check_deploy(invocation: Invocation, *, tenant: str | None, resting: bool, l
             registry = access.fleet.registry
             if registry is None:
                 raise ConfigurationError("ADK_AGENTS is not set: name the modules of the code that is to be deployed.")
-            async for found in prospects(access.stores, registry, tenant=tenant, statuses=statuses):
+            keys = access.settings.read_seal_keys() if access.settings else None
+            async for found in prospects(access.stores, registry, tenant=tenant, statuses=statuses, keys=keys):
                 if as_json:
                     emit(prospect_object(found))
                 attention = found.attention.value if found.attention else ""

@@ -12,6 +12,7 @@ from adk_worker.actors import Actor
 from adk_worker.approvals import Answer, NewGrant, NewRequest
 from adk_worker.checkpoint import CheckpointBoundary, OutstandingCall
 from adk_worker.conformance.runs.driver import Driver
+from adk_worker.errors import SealKeyMissingError
 from adk_worker.ledger import Budget, BudgetChange, Kind
 from adk_worker.redaction import Redactor
 from adk_worker.sealing import KEY_BYTES, SealKey, SealKeys
@@ -94,6 +95,20 @@ async def sealed(driver):
     lease = await driver.worker()
     await driver.commit(lease, 1, frontier={"masks": masker.state()})
     await driver.park(lease)
+
+
+@state
+async def keyless(driver):
+    """Parked, since the worker that took it lacks the key ``old``."""
+    keys = SealKeys((SealKey("old", bytes(KEY_BYTES)),))
+    masker = Redactor(seal_keys=keys).masker(of=(driver.tenant, driver.run_id))
+    text = masker.text("log in as bob, password=hunter22")
+    await driver.submit(input=text, masks=masker.state())
+    lease = await driver.worker()
+    said = driver.segment(text)
+    await driver.commit(lease, 1, segment=said, frontier={"masks": masker.state(), "history_handle": str(said.handle)})
+    missing = SealKeyMissingError(tenant=driver.tenant, run_id=driver.run_id, key_id="old", known=("new",))
+    await driver.runs.park(lease, attention=Attention.SEAL_KEY_MISSING, detail=str(missing))
 
 
 @state

@@ -16,8 +16,10 @@ from adk_worker.deployment import Outlook, prospects
 from adk_worker.idempotency import call_digest
 from adk_worker.memory import memory_stores
 from adk_worker.outcomes import Effect
+from adk_worker.redaction import Redactor
 from adk_worker.registry import Registry
 from adk_worker.runs import RunStatus
+from adk_worker.sealing import SealKey, SealKeys
 from adk_worker.transitions import Attention, Then
 from tests.unit.far_side import FarSide, agent_with
 
@@ -154,6 +156,24 @@ async def test_all_are_judged_however_many_and_a_tenant_by_itself(stores):
 
     assert len([found async for found in prospects(stores, Registry([BLIND]))]) == 231
     assert len([found async for found in prospects(stores, Registry([BLIND]), tenant="other")]) == 1
+
+
+async def test_runs_whose_seal_key_the_new_code_would_not_have_would_park(stores):
+    """R2: where it is known which keys it would have; without any nothing is said of them."""
+    old, new = SealKey.new("old"), SealKey.new("new")
+    for run_id, key in (("old", old), ("new", new), ("early", old)):
+        masker = Redactor(seal_keys=SealKeys((key,))).masker(of=("acme", run_id))
+        masker.text("password=hunter22")
+        driver = Driver(stores, run_id=run_id)
+        await driver.submit(masks=masker.state())
+        if run_id != "early":
+            await driver.commit(await driver.worker(), 1, Then.HAND_OVER, frontier={"masks": masker.state()})
+
+    accepted, parked = (Outlook.ACCEPTED, None), (Outlook.PARKED, Attention.SEAL_KEY_MISSING)
+    keyed = await outlooks(stores, BLIND, keys=SealKeys((new,)))
+    assert keyed == {"old": parked, "new": accepted, "early": parked}
+    assert set((await outlooks(stores, BLIND, keys=SealKeys((new, old)))).values()) == {accepted}
+    assert set((await outlooks(stores, BLIND)).values()) == {accepted}
 
 
 class TestTheCommand:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, func, select, tuple_
+from sqlalchemy import Connection, bindparam, select
 
 from adk_worker import approval_transitions, events, refusals, transitions
 from adk_worker.actors import Actor
@@ -17,25 +17,18 @@ from adk_worker.transitions import FleetPolicy, Phase, State, Verdict
 from stores.sql import asked, journal
 from stores.sql.apart import apart
 from stores.sql.dialects import store_clock
-from stores.sql.locks import LEASE_COLUMNS, RUN_AND_LEASE, LockedRun, locked_run, timed
+from stores.sql.locks import LockedRun, lock_run_unless_locked
 from stores.sql.requests import existing
-from stores.sql.schema import PENDING, approvals, leases, runs
+from stores.sql.rows import Columns
+from stores.sql.schema import PENDING, approvals
 from stores.sql.writing import end_cancelled
 
 # The clock as a subquery, so that the index is searched for one time (see stores.sql.sweeping).
 _OVERDUE: Final = (
     select(approvals.c.tenant, approvals.c.run_id)
     .where(PENDING, approvals.c.expires_at <= select(store_clock()).scalar_subquery())
-    .group_by(approvals.c.tenant, approvals.c.run_id)
-    .order_by(func.min(approvals.c.expires_at))
+    .order_by(approvals.c.expires_at)
     .limit(bindparam("at_most"))
-)
-# Whoever has one of them locked is answering it, or is another reaper: the next sweep looks again.
-_LOCK: Final = timed(
-    select(runs, *LEASE_COLUMNS)
-    .select_from(RUN_AND_LEASE)
-    .where(tuple_(leases.c.tenant, leases.c.run_id).in_(bindparam("named", expanding=True)))
-    .with_for_update(skip_locked=True)
 )
 
 
@@ -70,14 +63,21 @@ def revoke(tx: Connection, tenant: str, run_id: str, grant_id: str, *, by: Actor
 
 def expire(tx: Connection, *, policy: FleetPolicy, limit: int) -> Sequence[Expired]:
     """See :meth:`adk_worker.approvals.ApprovalOperations.expire`."""
-    named = [(row.tenant, row.run_id) for row in tx.execute(_OVERDUE, {"at_most": limit})]
-    rows = tx.execute(_LOCK, {"named": named}).mappings().all() if named else []
-    # One run that cannot be read or written keeps no other waiting.
-    acted = [apart(tx, row, lambda row: _expire(tx, locked_run(row), policy=policy)) for row in rows]
+    due = tx.execute(_OVERDUE, {"at_most": limit}).mappings().all()
+    acted: list[Expired | None] = []
+    done: set[tuple[str, str]] = set()
+    for row in due:
+        # A run's requests that are due are denied together, and one run that cannot be written keeps no other waiting.
+        if (row["tenant"], row["run_id"]) not in done:
+            done.add((row["tenant"], row["run_id"]))
+            acted.append(apart(tx, row, lambda row: _expire(tx, row, policy=policy)))
     return [expired for expired in acted if expired is not None]
 
 
-def _expire(tx: Connection, run: LockedRun, *, policy: FleetPolicy) -> Expired | None:
+def _expire(tx: Connection, due: Columns, *, policy: FleetPolicy) -> Expired | None:
+    run = lock_run_unless_locked(tx, due["tenant"], due["run_id"])
+    if run is None:  # whoever has it is answering, or is another reaper: the next sweep looks again
+        return None
     # Read under the lock: somebody may have answered since the search.
     stood = asked.read(tx, run.tenant, run.run_id)
     after, over = approval_transitions.expire(stood, now=run.at.now)

@@ -54,6 +54,10 @@ _LOCK_RUN: Final = timed(
     select(schema.runs, *LEASE_COLUMNS).select_from(RUN_AND_LEASE).where(_THIS_LEASE).with_for_update()
 )
 
+_LOCK_RUN_UNLESS_LOCKED: Final = timed(
+    select(schema.runs, *LEASE_COLUMNS).select_from(RUN_AND_LEASE).where(_THIS_LEASE).with_for_update(skip_locked=True)
+)
+
 READ_RUN: Final = select(schema.runs, *LEASE_COLUMNS).select_from(RUN_AND_LEASE)
 """Runs with their leases, as they stand; only reads."""
 
@@ -96,6 +100,12 @@ def lock_lease(tx: Connection, tenant: str, run_id: str) -> LockedLease | None:
 def lock_run(tx: Connection, tenant: str, run_id: str) -> LockedRun | None:
     """Lock a run; ``None`` if there is none."""
     row = tx.execute(_LOCK_RUN, {"tenant": tenant, "run_id": run_id}).mappings().one_or_none()
+    return None if row is None else locked_run(row)
+
+
+def lock_run_unless_locked(tx: Connection, tenant: str, run_id: str) -> LockedRun | None:
+    """Lock a run; ``None`` if there is none, or if somebody has it locked, who is not waited for."""
+    row = tx.execute(_LOCK_RUN_UNLESS_LOCKED, {"tenant": tenant, "run_id": run_id}).mappings().one_or_none()
     return None if row is None else locked_run(row)
 
 

@@ -14,8 +14,8 @@ from adk_worker.lease import RunLease
 from adk_worker.pruning import Prune
 from adk_worker.runs import RunStatus
 from adk_worker.transitions import Attention, FleetPolicy
-from stores.sql import claim_rows, history, locks, pruning, reading, renewing, sweeping
-from stores.sql.schema import leases, runs
+from stores.sql import approving, claim_rows, history, locks, pruning, reading, renewing, sweeping
+from stores.sql.schema import approvals, leases, runs
 
 POLICY = FleetPolicy()
 SLACK = 3
@@ -71,6 +71,15 @@ def fill(connection: Connection, numbers: str, size: Size) -> None:
         "number": "n",
     }
     _insert(connection, leases, columns, numbers)
+    columns = {
+        "tenant": "'tenant-' || (n % 200)",
+        "run_id": "'run-' || n",
+        "number": "1",
+        "state": f"CASE WHEN {live} THEN 'pending' ELSE 'approved' END",
+        "expires_at": f"CASE WHEN {lapsed} THEN 1.0 + n WHEN {live} THEN 1e12 ELSE 1.0 END",
+        "request": "'{}'",
+    }
+    _insert(connection, approvals, columns, numbers)
     for table, names in (
         ("adk_events", "tenant, run_id, at, kind, fence, data"),
         ("adk_messages", "tenant, run_id, end_count, end_digest, start_count, start_digest, number, payload"),
@@ -104,6 +113,8 @@ def queries(size: Size) -> Mapping[str, tuple[Callable[[Connection], Any], int]]
             # Each from both tables.
             10,
         ),
+        # Those that are due, and their runs with the leases; what is pending for long yet is not looked at.
+        "deny what nobody answered": (lambda tx: approving.expire(tx, policy=POLICY, limit=5), 15),
         "the oldest lapsed lease": (sweeping.oldest_lapsed, 1),
         # What is due within that time, and no live run beyond.
         "leases held on a host": (lambda tx: sweeping.held_on(tx, "host", within=60.0), size.lapsed),
@@ -146,11 +157,11 @@ def queries(size: Size) -> Mapping[str, tuple[Callable[[Connection], Any], int]]
         "a run's claims": (lambda tx: claim_rows.of_run(tx, tenant, run), 1),
         "whether a call is undecided": (lambda tx: claim_rows.forget_if_decided(tx, tenant, run), 1),
         "a run's transcript": (lambda tx: history.fetch(tx, tenant, Handle.empty(run)), 1),
-        # Each from its own table, its lease's and its calls'.
-        "a batch of old runs": (lambda tx: pruning.prune(tx, Prune(older_than=0.0), limit=10, behind=0), 40),
+        # Each from its own table, its lease's, its calls' and its requests'.
+        "a batch of old runs": (lambda tx: pruning.prune(tx, Prune(older_than=0.0), limit=10, behind=0), 50),
         "a later batch of old runs": (
             lambda tx: pruning.prune(tx, Prune(older_than=0.0), limit=10, behind=size.finished // 2),
-            40,
+            50,
         ),
         "renew leases": (
             lambda tx: renewing.renew_many(

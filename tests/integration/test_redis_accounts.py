@@ -1,0 +1,165 @@
+"""A tenant's account in Redis is not in its runs' part: a death between the two writes loses nothing of it (C6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from adk_worker.conformance.runs.accounts import account_of, charge, grant
+from adk_worker.conformance.runs.driver import ANN, TENANT, Driver
+from adk_worker.ledger import Amount, BudgetChange, Kind, Reservation, Unaccounted
+from adk_worker.memory import MemoryRunStore
+from adk_worker.transitions import Then, Verdict
+from stores.redis import RedisOptions, open_redis
+from stores.redis.data import RunData
+from stores.redis.keys import bucket_of_run, bucket_of_tenant
+from stores.redis.reference import at_once
+from stores.redis.server import Server
+from stores.redis.transaction import Applied, Transaction
+from tests.redis_stores import made
+
+RUN = (TENANT, "run")
+ASKED = Amount(600)
+
+
+class Died(Exception):  # noqa: N818 - no error of anybody's
+    """A process ends."""
+
+
+@pytest.fixture
+def url(redis_url):
+    return made(redis_url)
+
+
+@pytest.fixture
+async def stores(url):
+    bundle = open_redis(url)
+    yield bundle
+    await bundle.lifecycle.close()
+
+
+@pytest.fixture
+def server(url):
+    return Server(url, RedisOptions(pool_size=2))
+
+
+@pytest.fixture
+async def worker(stores, server):
+    """A run of a tenant with limits, with a worker; ends with the server's connections."""
+    await grant(stores)
+    driver = Driver(stores)
+    yield driver, await driver.worker()
+    await server.close()
+
+
+async def dies_after_the_account(server, lease):
+    """Reserve, and die before the run's own write."""
+
+    def reserve(data):
+        at_once(MemoryRunStore(data).reserve(lease, Reservation(1, lease.fence, ASKED)))
+        raise Died
+
+    with pytest.raises(Died):
+        await server.write(bucket_of_run(RUN), reserve)
+
+
+def test_an_account_is_not_where_its_runs_are():
+    """So that what is below is about something."""
+    assert bucket_of_tenant(TENANT) != bucket_of_run(RUN)
+
+
+async def test_what_only_the_account_knows_is_found_by_whoever_asks_again(server, worker, stores):
+    """F5: the same attempt, whose answer was lost."""
+    driver, lease = worker
+    await dies_after_the_account(server, lease)
+
+    committed = await driver.reserve(lease, ASKED.tokens)
+
+    assert committed.verdict is Verdict.DONE
+    assert (await account_of(stores)).reserved == ASKED
+    assert (await driver.ledger()).reserved.on_account
+
+
+async def test_what_only_the_account_knows_counts_and_is_shown_as_unaccounted(server, worker, stores):
+    """C6: from the death on, and for good with the run's next call."""
+    driver, lease = worker
+    await dies_after_the_account(server, lease)
+    await stores.leases.renew(lease, ttl_seconds=0.05)
+    await driver.lapse()
+    await driver.reap()
+
+    shown = await account_of(stores)
+    refused = Driver(stores, run_id="other")
+    committed = await refused.reserve(await refused.worker(), 401)
+    again = await driver.reserve(await driver.worker(), 400)
+
+    assert (shown.reserved, shown.unaccounted) == (Amount(), Unaccounted(1, ASKED))
+    assert committed.verdict is Verdict.PARKED
+    assert again.verdict is Verdict.DONE
+    account = await account_of(stores)
+    assert (account.reserved, account.unaccounted) == (Amount(400), Unaccounted(1, ASKED))
+
+
+async def test_a_settlement_that_the_account_was_not_told_of_is_found_by_whoever_commits_again(server, worker, stores):
+    """F5: the answer to the commit was lost, and the worker asks again."""
+    driver, lease = worker
+    await driver.reserve(lease, ASKED.tokens)
+    boundary = driver.boundary(1, charge=charge(150))
+    process = server.blocking()
+    data = RunData(Transaction(process, bucket_of_run(RUN)), RedisOptions(), around=process)
+    at_once(MemoryRunStore(data).commit(lease, boundary, policy=driver.policy))
+    assert data.flush() is Applied.DONE
+    before = await account_of(stores)
+
+    again = await driver.runs.commit(lease, boundary, policy=driver.policy)
+
+    assert again.verdict is Verdict.REPEATED
+    assert (before.spent, before.reserved) == (Amount(), ASKED)
+    account = await account_of(stores)
+    assert (account.spent, account.reserved, account.unaccounted) == (Amount(150), Amount(), Unaccounted())
+
+
+async def test_a_settlement_that_the_account_is_never_told_of_is_unaccounted(server, worker, stores):
+    """C6: what was reserved stays counted; the run's own ledger has what it took."""
+    driver, lease = worker
+    await driver.reserve(lease, ASKED.tokens)
+    process = server.blocking()
+    data = RunData(Transaction(process, bucket_of_run(RUN)), RedisOptions(), around=process)
+    at_once(
+        MemoryRunStore(data).commit(lease, driver.boundary(1, Then.HAND_OVER, charge=charge(150)), policy=driver.policy)
+    )
+    assert data.flush() is Applied.DONE
+
+    account = await account_of(stores)
+
+    assert (await driver.ledger()).spent == Amount(150)
+    assert (account.spent, account.unaccounted) == (Amount(), Unaccounted(1, ASKED))
+
+
+async def test_a_cancel_in_between_leaves_nothing_reserved(server, worker, stores):
+    """P2, C6: nobody has made the call."""
+    driver, lease = worker
+    await dies_after_the_account(server, lease)
+    await driver.cancel()
+
+    committed = await driver.reserve(lease, ASKED.tokens)
+
+    assert committed.verdict is Verdict.CANCELLED
+    account = await account_of(stores)
+    assert (account.reserved, account.unaccounted) == (Amount(), Unaccounted())
+
+
+async def test_a_run_that_is_turned_away_as_the_limit_is_raised_asks_again(server, worker, stores):
+    """P3: it is about to be parked on what it was told before the raise, and nobody would find it later."""
+    driver, lease = worker
+    process = server.blocking()
+    data = RunData(Transaction(process, bucket_of_run(RUN)), RedisOptions(), around=process)
+    turned_away = at_once(MemoryRunStore(data).reserve(lease, Reservation(1, lease.fence, Amount(5000))))
+    await grant(stores, BudgetChange(by={Kind.TOKENS: 9000}))
+
+    queued, _ = await stores.runs.requeue_over_budget(TENANT, by=ANN, policy=driver.policy, limit=10)
+    landed = data.flush()
+    committed = await driver.reserve(lease, 5000)
+
+    assert turned_away.verdict is Verdict.PARKED
+    assert (list(queued), landed) == ([], Applied.MOVED)
+    assert committed.verdict is Verdict.DONE

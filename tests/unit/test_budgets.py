@@ -35,6 +35,8 @@ from adk_worker.describe import describe
 from adk_worker.ledger import Amount, Kind, Unaccounted
 from adk_worker.messages import BinaryPart, Message, TextPart, ToolCallPart
 from adk_worker.model import ModelRequest
+from adk_worker.providers.policy import ModelPolicy, Price
+from adk_worker.providers.pydantic_ai import PydanticAIProvider
 from adk_worker.registry import Registry
 from adk_worker.spending import by_size, reservation_for
 from adk_worker.steps import Stepper
@@ -336,3 +338,31 @@ def test_what_nobody_has_a_price_for_is_reserved_by_tokens_alone():
 
     assert (reserved.iteration, reserved.priced, reserved.amount.cost_micros) == (3, False, 0)
     assert reserved.amount.tokens > 4096
+
+
+def real(name, **policy):
+    return PydanticAIProvider(name, policy=ModelPolicy(**policy))
+
+
+def test_a_real_model_s_call_is_estimated_by_its_longest_answer_and_its_price():
+    """P3: the published one, or one's own; nothing of it from a cache."""
+    said = request(TextPart(text="x" * 3000))
+    own = {"openai:gpt-4o": {"input_mtok": 2, "output_mtok": 8, "cache_read_mtok": 0}}
+
+    published = real("openai:gpt-4o", max_tokens=500).estimate(said)
+    priced = real("openai:gpt-4o", max_tokens=500, prices={name: Price(**price) for name, price in own.items()})
+    estimated = priced.estimate(said)
+
+    assert (published.input_tokens, published.output_tokens) == (1003, 500)
+    assert (published.cost_micros or 0) > 0
+    assert estimated.cost_micros == 1003 * 2 + 500 * 8
+    settled = PydanticAIProvider("openai:gpt-4o", settings={"max_tokens": 70}, policy=ModelPolicy(max_tokens=500))
+    assert settled.estimate(said).output_tokens == 70
+
+
+@pytest.mark.parametrize("name", ["openai:no-such-model-of-anybody", "vllm:llama-4", "unheard-of"])
+def test_a_real_model_that_nobody_has_a_price_for_is_estimated_in_tokens(name):
+    """P3."""
+    estimate = real(name).estimate(request(TextPart(text="hi")))
+
+    assert (estimate.cost_micros, estimate.output_tokens) == (None, 4096)

@@ -11,6 +11,7 @@ import pytest
 from adk_worker.cli import schemas
 from adk_worker.cli.budget import budget
 from adk_worker.cli.program import Invocation, perform
+from adk_worker.cli.run import run
 from adk_worker.cli.source import Given
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.ledger import Budget, Unaccounted
@@ -175,3 +176,22 @@ def test_a_run_that_is_over_is_not_raised(adk, stores):
 
     assert code == 65
     assert "completed: it will never spend anything again" in err
+
+
+def test_a_run_is_submitted_with_a_budget(stores, sends, capsys):
+    """P3: one of the two leaves the other without a limit."""
+    argv = ["booking", "book", "--tenant", "acme", "--run-id", "run", "--max-cost", "2.50"]
+
+    code = perform(run, argv, prog="adk run", invocation=Invocation(Given(stores, dispatcher=sends)))
+
+    assert code == 0
+    assert "budget: tokens 0 of no limit  cost 0 of 2.5" in capsys.readouterr().out
+    assert asyncio.run(Driver(stores).ledger()).limits == Budget(cost_micros=2_500_000)
+
+
+def test_a_budget_is_for_a_submit(stores, sends, capsys):
+    argv = ["--resume", "run", "--tenant", "acme", "--max-tokens", "5"]
+
+    code = perform(run, argv, prog="adk run", invocation=Invocation(Given(stores, dispatcher=sends)))
+
+    assert (code, capsys.readouterr().out) == (2, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
@@ -83,9 +84,7 @@ async def submit(bench, redactor, *, text=ASK, **metadata):
 
 def stored(bench):
     """All rows of the store, as text."""
-    data = bench.data
-    rows = (data.runs, data.checkpoints, data.claims, data.segments, data.events, data.leases)
-    return "\n".join(repr(dict(row)) for row in rows)
+    return "\n".join(f"{name}: {dict(rows)!r}" for name, rows in vars(bench.data).items() if isinstance(rows, Mapping))
 
 
 class Script:
@@ -254,6 +253,40 @@ async def test_the_digest_of_a_call_is_the_same_under_every_key(bench, far_side)
         await bench.stepper(agent, redactor=redactor).step(message, label="t")
         claims += await bench.stores.runs.claims("run_1", tenant="acme")
     assert len({claim.digest for claim in claims}) == 1
+
+
+async def test_a_call_that_waits_for_an_approval_is_shown_masked_and_made_with_its_secret(bench, far_side):
+    """R2, P1: the request is bound to the masked arguments, and so is its answer."""
+    script = Script([("book", {"seat": "bob:[secret:1]"})], "Done.")
+    agent = agent_with(far_side.tool(requires_approval=True), turns=script)
+    stepper = bench.stepper(agent, redactor=keyed())
+    assert await stepper.step(await submit(bench, keyed()), label="t") is StepEnd.WAITING_APPROVAL
+    (request,) = (await bench.stores.runs.approvals("run_1", tenant="acme")).approvals.requests
+    assert request.arguments == {"seat": "bob:[secret:1]"}
+
+    fleet = Fleet(bench.stores, bench, redactor=keyed())
+    await fleet.approve("run_1", request.request_id, tenant="acme", by="ana")
+    ends = await bench.drive(bench.stepper(agent, redactor=keyed(NEW, OLD)), bench.sent.pop())
+    assert ends[-1] is StepEnd.COMPLETED
+    assert [seat for _, seat in far_side.effects] == [f"bob:{PASSWORD}"]
+    assert PASSWORD not in stored(bench)
+
+
+async def test_what_a_person_says_of_a_call_is_sealed_too(bench, far_side):
+    """R2, I8: a secret in the outcome that somebody gives can be given to the next tool."""
+    far_side.after = ValueError("no answer")
+    script = Script([("book", {"seat": "1"})], [("book", {"seat": "[secret:2]"})], "Done.")
+    agent = agent_with(far_side.tool(), turns=script)
+    stepper = bench.stepper(agent, redactor=keyed())
+    assert await stepper.step(await submit(bench, keyed()), label="t") is StepEnd.PARKED
+
+    far_side.after = None
+    fleet = Fleet(bench.stores, bench, redactor=keyed(), registry=Registry([agent]))
+    said = {"completed": {"token": GITHUB}, "why": "the desk has looked", "by": "ana"}
+    await fleet.settle("run_1", "book", tenant="acme", **said)
+    await bench.drive(stepper, bench.sent.pop())
+    assert [seat for _, seat in far_side.effects] == ["1", GITHUB]
+    assert GITHUB not in stored(bench)
 
 
 class TestAKeyThatIsGone:

@@ -17,7 +17,7 @@ from typing import Final
 
 from adk_worker.checkpoint import CheckpointBoundary
 from adk_worker.events import Event
-from adk_worker.evidence import described, quoted
+from adk_worker.evidence import adrift, described, quoted
 from adk_worker.inspection import Inspection
 from adk_worker.lease import QUEUE, RunLease
 from adk_worker.ledger_words import of_run
@@ -201,11 +201,14 @@ def _frontier(found: Inspection) -> Iterator[str]:
 
 
 def _calls(found: Inspection) -> Iterator[str]:
-    if found.plan is None or not found.plan.calls:
-        return
-    yield "calls of this turn:"
-    for planned in found.plan.calls:
-        yield from described(planned, found)
+    if found.plan is not None and found.plan.calls:
+        yield "calls of this turn:"
+        for planned in found.plan.calls:
+            yield from described(planned, found)
+    if found.adrift:
+        yield "calls in flight that its frontier does not show:"
+        for claim in found.adrift:
+            yield from adrift(claim, found)
 
 
 # --- what to do ---------------------------------------------------------------------------------------------------

@@ -38,6 +38,15 @@ def described(planned: PlannedCall, found: Inspection) -> Iterator[str]:
         yield from _evidence(planned, claim, found)
 
 
+def adrift(claim: Claim, found: Inspection) -> Iterator[str]:
+    """A call in flight that the frontier does not show: its arguments are not kept, and its key is what there is."""
+    yield f"  {printable(claim.tool or 'a tool')}  indeterminate{_began(claim)}  key {claim.key}"
+    fence = f" under fence {claim.fence}" if claim.fence is not None else ""
+    yield f"      sent{fence} by {printable(short_name(claim.owner))}, which {_life(claim)}"
+    settle = f"adk settle {quoted(found.run_id)} {claim.key} --tenant {quoted(found.tenant)}"
+    yield from _commands(settle, claim, claim.max_in_flight)
+
+
 def quoted(name: str) -> str:
     """A name as a shell takes it, and a terminal shows it."""
     return printable(shlex.quote(name))
@@ -103,7 +112,11 @@ def _evidence(planned: PlannedCall, claim: Claim, found: Inspection) -> Iterator
         yield "      once you know: AgentRunner.settle(…, completed=… or never_ran=True), then resume it"
         return
     settle = f"adk settle {quoted(found.run_id)} {quoted(_name(planned, found))} --tenant {quoted(found.tenant)}"
-    longest = declared_max_in_flight(planned, found)
+    yield from _commands(settle, claim, declared_max_in_flight(planned, found))
+
+
+def _commands(settle: str, claim: Claim, longest: float | None) -> Iterator[str]:
+    """What to type, by what was found out; ``settle`` is how it begins."""
     if claim.dead_seen_at is not None and longest is not None:
         flag, when = "", f"it never ran, from {time_of(claim.dead_seen_at + longest)} on"
     else:

@@ -6,6 +6,7 @@ words.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,7 @@ from adk_worker.errors import (
     IndeterminateToolCallError,
     RevisionMismatchError,
 )
+from adk_worker.idempotency import Claim
 from adk_worker.lease import QUEUE, RunLease
 from adk_worker.names import check_run
 from adk_worker.refusals import requeue_refused
@@ -54,6 +56,8 @@ class Inspection:
     obstacle: AdkError | None = None
     to_probe: tuple[PlannedCall, ...] = ()
     """Of the calls that may have happened, those whose tool has a probe: whoever carries the run on asks it."""
+    adrift: tuple[Claim, ...] = ()
+    """Claims in flight of a resting run that its frontier does not show: it is behind, or cannot be read (C3)."""
     agent: Agent | None = None
     """The agent of the run's revision, if this process knows it: what its tools declare."""
 
@@ -108,6 +112,8 @@ async def _look(
     found = Inspection(tenant, run_id, run, lease, approvals=asked.approvals)
     if payload is not None:
         found = await _with_frontier(found, payload, stores, registry)
+    if run is not None and run.status.resting:
+        found = replace(found, adrift=_adrift(found, await stores.runs.claims(run_id, tenant=tenant)))
     others = lease is not None and (under is None or lease.fence != under.fence)
     if found.over or others:
         return replace(found, obstacle=None)
@@ -125,6 +131,11 @@ async def _with_frontier(found: Inspection, payload: str, stores: Stores, regist
         return replace(found, frontier=frontier, obstacle=error)
     agent = agent_of(frontier, registry)
     return replace(found, frontier=frontier, plan=plan, to_probe=with_probe(plan, agent), agent=agent)
+
+
+def _adrift(found: Inspection, claims: Sequence[Claim]) -> tuple[Claim, ...]:
+    shown = {planned.call.key for planned in found.plan.calls} if found.plan else set()
+    return tuple(claim for claim in claims if claim.in_flight and claim.key not in shown)
 
 
 async def _obstacle(found: Inspection, stores: Stores) -> AdkError | None:

@@ -14,7 +14,7 @@ from adk_worker.approvals import ApprovalRequest, Grant
 from adk_worker.cli.exits import ExitCode
 from adk_worker.events import Event
 from adk_worker.evidence import declared_max_in_flight
-from adk_worker.idempotency import Decision
+from adk_worker.idempotency import Claim, Decision
 from adk_worker.inspection import Inspection
 from adk_worker.lease import RunLease
 from adk_worker.liveness import known_dead
@@ -63,6 +63,7 @@ def inspection_object(found: Inspection, code: ExitCode, *, events: Sequence[Eve
             "revision": frontier.revision,
         },
         "calls": [_call(planned, found) for planned in (found.plan.calls if found.plan else ())],
+        "adrift": [_adrift(claim) for claim in found.adrift],
         "requests": [request_object(request) for request in found.approvals.pending],
         "grants": [grant_object(grant) for grant in found.approvals.grants if grant.revoked_at is None],
         "obstacle": None
@@ -102,6 +103,19 @@ def _call(planned: PlannedCall, found: Inspection) -> dict[str, Any]:
         "decisions": [_decision(decision) for decision in (claim.decisions if claim else ())],
         "late": [outcome.kind.value for outcome in (claim.late if claim else ())],
         "contradicted": claim is not None and claim.contradicted,
+    }
+
+
+def _adrift(claim: Claim) -> dict[str, Any]:
+    return {
+        "key": claim.key,
+        "tool": claim.tool,
+        "owner": claim.owner,
+        "fence": claim.fence,
+        "began_at": claim.began_at,
+        "known_dead": claim.dead_seen_at is not None or known_dead(claim.owner),
+        "dead_seen_at": claim.dead_seen_at,
+        "max_in_flight": claim.max_in_flight,
     }
 
 

@@ -363,7 +363,7 @@ async def test_what_was_decided_is_shown_with_who_and_why(driver, fleet):
     assert "never ran, although its owner might be alive. Why: it is in their list" in before
     assert "book (call_0)  completed: returned  key" in after
     assert "although it was said never to have run, an outcome came in afterwards: returned" in after
-    assert before.count("adk settle") == after.count("adk settle") == 2
+    assert before.count("adk settle run ") == after.count("adk settle run ") == 2
 
 
 async def test_a_dead_workers_call_says_from_when_on_it_may_be_said_never_to_have_run(driver, fleet):
@@ -383,6 +383,22 @@ async def test_a_dead_workers_call_says_from_when_on_it_may_be_said_never_to_hav
     assert "it never ran, from " in said
     # A name that a terminal cannot show cannot be typed either.
     assert f"adk settle run {claim.key} --tenant acme --never-ran --why" in said
+
+
+async def test_a_call_that_the_frontier_does_not_show_is_shown_and_settled_by_its_key(driver, fleet, broker):
+    """C3, I8: the run is behind what ran; it stays parked for that, and what became of the call is on record."""
+    lease = await driver.worker()
+    await driver.commit(lease, 1)
+    (claim,) = await driver.begin(lease, 0, ahead=True)
+    await driver.give_back(lease)
+
+    said = describe(await fleet.inspect("run", tenant="acme"))
+    run = await fleet.settle("run", claim.key, completed=1, **SAID)
+
+    assert "calls in flight that its frontier does not show:\n  book  indeterminate, begun at" in said
+    assert f"adk settle run {claim.key} --tenant acme --completed" in said
+    assert (run.status, run.attention, broker.sent) == (RunStatus.PARKED, "frontier_lost", [])
+    assert not (await fleet.inspect("run", tenant="acme")).adrift
 
 
 # --- in process -------------------------------------------------------------------------------------------------------

@@ -101,6 +101,20 @@ class CallAnswer(Answer):
     """Whether one came in although a person had said that it never ran."""
 
 
+class AdriftAnswer(Answer):
+    """A call in flight of a resting run, which its frontier does not show."""
+
+    key: str
+    tool: str | None
+    owner: str
+    fence: int | None
+    began_at: float | None
+    known_dead: bool
+    """Whether the worker that began it is known to be dead."""
+    dead_seen_at: float | None
+    max_in_flight: float | None
+
+
 class ObstacleAnswer(Answer):
     """Why a run must not be carried on."""
 
@@ -119,6 +133,8 @@ class InspectAnswer(Answer):
     lease: LeaseAnswer | None
     frontier: FrontierAnswer | None
     calls: list[CallAnswer]
+    adrift: list[AdriftAnswer]
+    """Calls in flight that the frontier does not show: it is behind what ran, or cannot be read."""
     requests: list[RequestAnswer]
     """What waits for a person's answer."""
     grants: list[GrantAnswer]

@@ -9,9 +9,8 @@ import jsonschema
 import pytest
 
 from adk_worker.cli import schemas
-from adk_worker.cli.budget import budget
 from adk_worker.cli.program import Invocation, perform
-from adk_worker.cli.run import run
+from adk_worker.cli.root import root
 from adk_worker.cli.source import Given
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.ledger import Budget, Unaccounted
@@ -44,7 +43,7 @@ def adk(stores, sends, capsys):
 
     def adk(*argv):
         invocation = Invocation(Given(stores, dispatcher=sends))
-        code = perform(budget, list(argv), prog="adk budget", invocation=invocation)
+        code = perform(root, ["budget", *argv], prog="adk", invocation=invocation)
         return code, *capsys.readouterr()
 
     return adk
@@ -180,9 +179,9 @@ def test_a_run_that_is_over_is_not_raised(adk, stores):
 
 def test_a_run_is_submitted_with_a_budget(stores, sends, capsys):
     """P3: one of the two leaves the other without a limit."""
-    argv = ["booking", "book", "--tenant", "acme", "--run-id", "run", "--max-cost", "2.50"]
+    argv = ["run", "booking", "book", "--tenant", "acme", "--run-id", "run", "--max-cost", "2.50"]
 
-    code = perform(run, argv, prog="adk run", invocation=Invocation(Given(stores, dispatcher=sends)))
+    code = perform(root, argv, prog="adk", invocation=Invocation(Given(stores, dispatcher=sends)))
 
     assert code == 0
     assert "budget: tokens 0 of no limit  cost 0 of 2.5" in capsys.readouterr().out
@@ -190,8 +189,8 @@ def test_a_run_is_submitted_with_a_budget(stores, sends, capsys):
 
 
 def test_a_budget_is_for_a_submit(stores, sends, capsys):
-    argv = ["--resume", "run", "--tenant", "acme", "--max-tokens", "5"]
+    argv = ["run", "--resume", "run", "--tenant", "acme", "--max-tokens", "5"]
 
-    code = perform(run, argv, prog="adk run", invocation=Invocation(Given(stores, dispatcher=sends)))
+    code = perform(root, argv, prog="adk", invocation=Invocation(Given(stores, dispatcher=sends)))
 
     assert (code, capsys.readouterr().out) == (2, "")

@@ -16,7 +16,14 @@ Role = Literal["user", "assistant", "tool"]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        ser_json_bytes="base64",
+        val_json_bytes="base64",
+        # Not every program that knows the types reads a transcript.
+        defer_build=True,
+    )
 
 
 class TextPart(_Frozen):
@@ -115,7 +122,7 @@ class Usage(_Frozen):
         )
 
 
-_MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
+_MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...], config=ConfigDict(defer_build=True))
 
 
 def dump_messages(messages: Sequence[Message]) -> str:

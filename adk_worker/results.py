@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from adk_worker.messages import canonical_json
@@ -17,7 +17,7 @@ MAX_RESULT_BYTES: Final = 256 * 1024
 MAX_TEXT: Final = 2_000
 """Longest text that is told about an error, in characters."""
 
-_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue, config=ConfigDict(defer_build=True))
 
 _ENVELOPE_DEPTH: Final = 16
 """How deep results stand inside the messages and checkpoints that carry them, at most."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from adk_worker.errors import NotJSONError
 from adk_worker.messages import canonical_json
@@ -14,8 +14,9 @@ from adk_worker.names import check_name, check_run
 from adk_worker.results import shortened
 from adk_worker.runs import NewRun, Run
 
-_OBJECT: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
-_TEXT: TypeAdapter[str] = TypeAdapter(str)
+_LATER: Final = ConfigDict(defer_build=True)  # for those who submit
+_OBJECT: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue], config=_LATER)
+_TEXT: TypeAdapter[str] = TypeAdapter(str, config=_LATER)
 
 T = TypeVar("T")
 

@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from adk_worker.exports import exported
 from stores.sql.bundle import (
     PostgresCheckpointStore,
     PostgresHistoryStore,
@@ -17,8 +20,11 @@ from stores.sql.bundle import (
     SqliteLeaseStore,
     open_sql,
 )
-from stores.sql.schema import EXPECTED_CHECKPOINT_SCHEMA, SCHEMA_VERSION
+from stores.sql.schema import SCHEMA_VERSION
 from stores.sql.target import SqlOptions
+
+if TYPE_CHECKING:
+    from stores.sql.schema import EXPECTED_CHECKPOINT_SCHEMA
 
 __all__ = [
     "EXPECTED_CHECKPOINT_SCHEMA",
@@ -34,3 +40,6 @@ __all__ = [
     "SqliteLeaseStore",
     "open_sql",
 ]
+
+# Long to write, and no store asks for it.
+__getattr__, __dir__ = exported(__name__, {"schema": "EXPECTED_CHECKPOINT_SCHEMA"})

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, TypeVar
 
-from psycopg2.extensions import TRANSACTION_STATUS_IDLE
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -232,6 +231,8 @@ class _Attempt:
 @contextmanager
 def _without_begin(connection: Connection) -> Iterator[None]:
     """Have the driver send the one statement that follows alone: BEGIN and ROLLBACK would be two more round trips."""
+    from psycopg2.extensions import TRANSACTION_STATUS_IDLE  # noqa: PLC0415 - of PostgreSQL's driver
+
     driver: Any = connection.connection.dbapi_connection
     if driver.get_transaction_status() != TRANSACTION_STATUS_IDLE:
         # An engine of the caller's may have begun one, to set something up.

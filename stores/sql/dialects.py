@@ -17,14 +17,18 @@ Insert = postgresql.Insert | sqlite.Insert
 
 
 class PerDialect(Generic[S]):
-    """One statement with an INSERT … ON CONFLICT, made once for each dialect."""
+    """One statement with an INSERT … ON CONFLICT, made once for a dialect that is used."""
 
     def __init__(self, make: Callable[[Callable[[Table], Insert]], S]) -> None:
-        self._made = {"postgresql": make(postgresql.insert), "sqlite": make(sqlite.insert)}
+        self._make = make
+        self._made: dict[str, S] = {}
 
     def on(self, tx: Connection) -> S:
         """The statement for this connection."""
-        return self._made[tx.dialect.name]
+        name = tx.dialect.name
+        if name not in self._made:  # two threads at once make the same
+            self._made[name] = self._make(postgresql.insert if name == "postgresql" else sqlite.insert)
+        return self._made[name]
 
 
 class store_clock(FunctionElement[float]):  # noqa: N801 - it reads as the SQL function that it stands for

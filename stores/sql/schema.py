@@ -357,7 +357,14 @@ def _ddl(dialect: Dialect) -> str:
     return "".join(f"{statement};\n" for statement in written)
 
 
-EXPECTED_CHECKPOINT_SCHEMA: Final[Mapping[str, str]] = MappingProxyType(
-    {name: _ddl(registry.load(name)()) for name in ("postgresql", "sqlite")}
-)
+EXPECTED_CHECKPOINT_SCHEMA: Mapping[str, str]
 """The DDL that the migrations come to, by dialect, for those who make their tables with tools of their own."""
+
+
+def __getattr__(name: str) -> Mapping[str, str]:
+    # Written when it is first asked for, which no store does.
+    if name != "EXPECTED_CHECKPOINT_SCHEMA":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    global EXPECTED_CHECKPOINT_SCHEMA  # noqa: PLW0603 - a constant
+    EXPECTED_CHECKPOINT_SCHEMA = MappingProxyType({one: _ddl(registry.load(one)()) for one in ("postgresql", "sqlite")})
+    return EXPECTED_CHECKPOINT_SCHEMA

@@ -7,16 +7,18 @@ import sqlite3
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import QueuePool
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from adk_worker.errors import ConfigurationError
 from adk_worker.urls import without_secrets
 from stores.sql.limits import POOLER, Limits, as_options, behind_pooler, limit_transactions
+
+if TYPE_CHECKING:
+    from tenacity import Retrying
 
 _POSTGRESQL: Final = frozenset({"postgres", "postgresql", "postgresql+psycopg2"})
 _SQLITE: Final = frozenset({"sqlite", "sqlite+pysqlite"})
@@ -167,10 +169,10 @@ def _sqlite_engine(url: URL, options: SqlOptions) -> Engine:
 def _set_up_sqlite(connection: Any, _: object, *, patience: float) -> None:
     cursor = connection.cursor()
     try:
-        for attempt in _while_locked(patience):
-            with attempt:
-                # Readers do not wait for the writer. The file keeps the mode; asking for it again takes no lock.
-                if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        # Readers do not wait for the writer. The file keeps the mode; asking for it again takes no lock.
+        if not _keeps_log(cursor):
+            for attempt in _while_locked(patience):
+                with attempt:
                     cursor.execute("PRAGMA journal_mode = WAL")
         # A commit that was answered is on the disk, as on the servers.
         cursor.execute("PRAGMA synchronous = FULL")
@@ -178,12 +180,30 @@ def _set_up_sqlite(connection: Any, _: object, *, patience: float) -> None:
         cursor.close()
 
 
+def _keeps_log(cursor: Any) -> bool:
+    try:
+        return bool(cursor.execute("PRAGMA journal_mode").fetchone()[0] == "wal")
+    except sqlite3.OperationalError as error:
+        if not _locked(error):
+            raise
+        return False
+
+
+def _locked(error: BaseException) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+
+
 def _while_locked(patience: float) -> Retrying:
     """Try again for ``patience`` seconds: for a change of the journal's mode the driver does not wait by itself."""
+    from tenacity import (  # noqa: PLC0415 - once in a file's life
+        Retrying,
+        retry_if_exception,
+        stop_after_delay,
+        wait_random,
+    )
+
     return Retrying(
-        retry=retry_if_exception(
-            lambda error: isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
-        ),
+        retry=retry_if_exception(_locked),
         stop=stop_after_delay(patience),
         wait=wait_random(0.005, 0.05),
         reraise=True,

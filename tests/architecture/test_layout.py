@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from adk_worker.conformance import RunStoreConformance
 from tests.architecture.packages import PACKAGES, ROOT, modules
 
 _LONGEST = 450
@@ -58,3 +59,10 @@ def test_every_entry_point_opens():
     for target in declared:
         module, _, name = target.partition(":")
         assert callable(getattr(importlib.import_module(module), name)), target
+
+
+def test_no_suite_of_runs_hides_a_test_of_another():
+    """They are one class in the end, where two tests of one name are one test."""
+    suites = RunStoreConformance.__bases__
+    names = Counter(name for suite in suites for name in vars(suite) if name.startswith("test_"))
+    assert {name for name, times in names.items() if times > 1} == set()

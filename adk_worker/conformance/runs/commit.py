@@ -189,7 +189,7 @@ class CommitConformance:
         assert (await driver.picture(), await other.picture()) == before
 
     @pytest.mark.parametrize("content", CONTENTS)
-    async def test_every_json_reads_as_it_was_written(self, stores: Stores, content: object) -> None:
+    async def test_every_json_of_a_frontier_reads_as_it_was_written(self, stores: Stores, content: object) -> None:
         """T2: every script, NUL, and a megabyte, in a frontier, an event and a transcript."""
         driver = Driver(stores)
         told = (NewEvent("told", {"content": content}),)

@@ -80,7 +80,7 @@ class ResealConformance:
         await driver.worker()
         await self._refused(driver, await driver.change(NEW, TOLD_ANEW))
 
-    async def test_a_run_that_has_moved_since_it_was_seen_is_left_alone(self, stores: Stores) -> None:
+    async def test_seals_of_a_run_that_has_moved_since_are_left_alone(self, stores: Stores) -> None:
         """R2, F1: its fence tells."""
         driver = Driver(stores)
         await self._given(driver, Then.HAND_OVER)

@@ -800,6 +800,6 @@ LIES = (
     _lie("test_a_run_that_is_over_goes_whole", runs=Littering),
     _lie("test_a_run_that_a_worker_holds_is_left_alone", runs=Grasping),
     _lie("test_what_is_not_as_it_was_seen_is_not_replaced", runs=Sightless),
-    _lie("test_a_run_that_has_moved_since_it_was_seen_is_left_alone", runs=Undated),
+    _lie("test_seals_of_a_run_that_has_moved_since_are_left_alone", runs=Undated),
     _lie("test_seals_are_replaced_wherever_they_stand", runs=Halfway),
 )

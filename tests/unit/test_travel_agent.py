@@ -186,7 +186,8 @@ class TestAProbe:
         assert was_it_paid("pay", {}) == Unknown("the booking service says in_flight")
 
         held.release()
-        assert was_it_paid("pay", {}) == Happened(await paying)
+        paid = await paying
+        assert was_it_paid("pay", {}) == Happened(paid)
 
     async def test_that_cannot_ask_says_so_by_raising(self, service):
         service.control.drop("lookup", at="before_answer")

@@ -117,9 +117,9 @@ class Hesitating(_Telling):
 class Unending(_Telling):
     """Leaves what was asked of a cancelled run to be answered (P2)."""
 
-    async def cancel(self, run_id, *, tenant, by):
+    async def cancel(self, run_id, *, tenant, by, seen=None):
         stood = asked.load(self._data, (tenant, run_id))
-        run = await super().cancel(run_id, tenant=tenant, by=by)
+        run = await super().cancel(run_id, tenant=tenant, by=by, seen=seen)
         asked.save(self._data, (tenant, run_id), stood)
         return run
 

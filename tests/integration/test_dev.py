@@ -109,7 +109,8 @@ class Dev:
             "run", "looker", "look", "--tenant", "acme", "--run-id", run_id, "--wait", "--timeout", str(_PATIENCE)
         )
         assert ran.returncode == 0, f"{ran.stdout}{ran.stderr}{self.log()[-3000:]}"
-        assert ran.stdout.endswith("completed\n    looked 2 times\n")
+        # Behind it, what a killed worker's model call cost, if one was cut off, is said to be unaccounted for (C6).
+        assert "completed\n    looked 2 times\n" in ran.stdout
 
     def inspected(self, run_id):
         return json.loads(self.adk("inspect", run_id, "--tenant", "acme", "--json", "--events").stdout)

@@ -49,8 +49,11 @@ if TYPE_CHECKING:
         AgentImportError,
         ApprovalRefusedError,
         BudgetError,
+        CallDecidedError,
         CallError,
         CallKeyReusedError,
+        CallNotFoundError,
+        CallStateError,
         CheckpointError,
         CheckpointFormatError,
         CheckpointTooLargeError,
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
         NotAllowedError,
         NotApprovedError,
         NotJSONError,
+        OwnerMayLiveError,
         ResumeConflictError,
         RevisionMismatchError,
         RunExistsError,
@@ -143,8 +147,11 @@ __all__ = [
     "BudgetChange",
     "BudgetError",
     "BulkOutcome",
+    "CallDecidedError",
     "CallError",
     "CallKeyReusedError",
+    "CallNotFoundError",
+    "CallStateError",
     "Came",
     "Carried",
     "Checkpoint",
@@ -210,6 +217,7 @@ __all__ = [
     "OpaquePart",
     "OutcomeKind",
     "OutstandingCall",
+    "OwnerMayLiveError",
     "PlannedCall",
     "ProbeAnswer",
     "ProcessIdentity",
@@ -287,14 +295,15 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "context": "ToolContext current_call",
         "continuation": "DEFAULT_CONTINUATION Continuation ContinuationPolicy continued",
         "errors": (
-            "AdkError AgentImportError ApprovalRefusedError BudgetError CallError CallKeyReusedError "
-            "CheckpointError CheckpointFormatError CheckpointTooLargeError ClaimOwnerError CommitUnknownError "
-            "ConfigurationError FrontierLostError HistoryUnavailableError IndeterminateToolCallError "
-            "InvalidNameError LeaseError LeaseLostError ModelError ModelUnavailableError NoCheckpointError "
-            "NotAllowedError NotApprovedError NotJSONError ResumeConflictError RevisionMismatchError "
-            "RunExistsError RunLeaseError RunNotFoundError RunStateError SchemaVersionError SealKeyMissingError "
-            "StaleFenceError StoreRefusedError StoreUnavailableError ToolArgumentsError ToolError "
-            "UnknownAgentError ValueTooLargeError WaitTimeoutError"
+            "AdkError AgentImportError ApprovalRefusedError BudgetError CallDecidedError CallError "
+            "CallKeyReusedError CallNotFoundError CallStateError CheckpointError CheckpointFormatError "
+            "CheckpointTooLargeError ClaimOwnerError CommitUnknownError ConfigurationError FrontierLostError "
+            "HistoryUnavailableError IndeterminateToolCallError InvalidNameError LeaseError LeaseLostError "
+            "ModelError ModelUnavailableError NoCheckpointError NotAllowedError NotApprovedError NotJSONError "
+            "OwnerMayLiveError ResumeConflictError RevisionMismatchError RunExistsError RunLeaseError "
+            "RunNotFoundError RunStateError SchemaVersionError SealKeyMissingError StaleFenceError "
+            "StoreRefusedError StoreUnavailableError ToolArgumentsError ToolError UnknownAgentError "
+            "ValueTooLargeError WaitTimeoutError"
         ),
         "events": "Event EventKind",
         "filters": "RunFilter",

@@ -331,8 +331,17 @@ class Fleet(People):
         :param owner_may_live: you say that nothing of it is under way, although the worker that began it is not known
             to be dead, or a request may outlive it still (``max_in_flight`` of its tool).
 
-        It raises what :meth:`~adk_worker.settling.Word.given`, :func:`~adk_worker.settling.meant`,
-        :func:`~adk_worker.settling.done` and :meth:`~adk_worker.runs.RunStore.decide` do, and ``NotAllowedError``.
+        :raises RunNotFoundError: there is none.
+        :raises CallNotFoundError: the run has no such call, or several of that name.
+        :raises CallDecidedError: it is settled already; says how, by whom and when.
+        :raises CallStateError: it is none that a person has to settle.
+        :raises RunStateError: the run has ended, and all of its calls are decided.
+        :raises OwnerMayLiveError: it is to have never run, and something of it may be under way.
+        :raises NotAllowedError: they may not (P5).
+        :raises ConfigurationError: not exactly one of ``completed`` and ``never_ran``.
+        :raises InvalidNameError: ``why`` is empty or too long.
+        :raises NotJSONError: ``completed`` is none.
+        :raises ValueTooLargeError: it is larger than the result of a tool may be.
         """
         from adk_worker import settling  # noqa: PLC0415 - for those who settle
 

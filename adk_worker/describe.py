@@ -237,4 +237,6 @@ def _data(data: Mapping[str, object]) -> str:
 def _value(name: str, value: object) -> str:
     if isinstance(value, str):
         return printable(short_name(value) if name == "holder" else value, limit=_MAX_DATA)
+    if name.endswith("_at") and isinstance(value, int | float):
+        return time_of(value)
     return printable(canonical_json(value), limit=_MAX_DATA)

@@ -122,9 +122,9 @@ def _commands(settle: str, claim: Claim, longest: float | None) -> Iterator[str]
     else:
         flag, when = " --owner-may-live", "it never ran, and you made sure that nothing of it is under way"
     yield "      it returned something:"
-    yield f"        {settle} --completed 'JSON' --why '…' --by YOU"
+    yield f"        {settle} --completed 'JSON' --why 'TEXT' --by NAME"
     yield f"      {when}:"
-    yield f"        {settle} --never-ran{flag} --why '…' --by YOU"
+    yield f"        {settle} --never-ran{flag} --why 'TEXT' --by NAME"
 
 
 def _life(claim: Claim) -> str:

@@ -22,7 +22,7 @@ def waiting(approvals: Approvals, *, run_id: str, tenant: str) -> Iterator[str]:
         yield f"      {printable(canonical_json(request.arguments), limit=_MAX_ARGUMENTS)}"
         these = f"{quoted(run_id)} {request.request_id} --tenant {quoted(tenant)}"
         yield f"      adk approve {these} --by NAME"
-        yield f"      adk deny {these} --by NAME --why TEXT"
+        yield f"      adk deny {these} --by NAME --why 'TEXT'"
 
 
 def granted(approvals: Approvals, *, run_id: str, tenant: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ _LIVE: Final = frozenset({RunStatus.QUEUED, RunStatus.RUNNING})
 def requeue_refused(run: Run, *, stored: int) -> AdkError:
     """Why ``run`` is not queued again. ``stored`` is the sequence of its stored frontier, 0 without one."""
     if run.status is RunStatus.WAITING_APPROVAL:
-        return _state(run, "a decision on the approval carries it on, not a requeue")
+        return _state(run, "an answer to what it asks carries it on, not a resume")
     if run.status not in {RunStatus.PARKED, RunStatus.FAILED}:
         return _state(run, "only a run that is parked, has failed or backs off is queued again")
     if run.behind:

@@ -86,7 +86,7 @@ def approve(  # noqa: PLR0913 - one option each
     digest: str | None,
     as_json: bool,
 ) -> int:
-    r"""Approve a call that waits for a person: REQUEST is its id, req-1. With a turn's last answer the run goes on.
+    """Approve a call that waits for a person: REQUEST is its id, req-1. With a turn's last answer the run goes on.
 
     \b
     adk approve run_1 req-1 --tenant acme --by ana
@@ -94,7 +94,7 @@ def approve(  # noqa: PLR0913 - one option each
 
     Exit codes: 0 approved, 1 no such run, 2 the command line cannot be read, 65 there is no such request, or it takes
     no answer any more, 77 it is not yours to answer, and otherwise as everywhere.
-    """
+    """  # noqa: D301 - click reads this backspace: keep the lines of the next paragraph
     from adk_worker.approvals import NewGrant
 
     if for_run and for_time is not None:
@@ -133,13 +133,13 @@ def deny(
     digest: str | None,
     as_json: bool,
 ) -> int:
-    r"""Deny a call that waits for a person: it is not made, and the model is told who denied it and why.
+    """Deny a call that waits for a person: it is not made, and the model is told who denied it and why.
 
     \b
     adk deny run_1 req-2 --tenant acme --by ana --why "too dear"
 
-    Exit codes: those of `approve`.
-    """
+    Exit codes: those of `adk approve`.
+    """  # noqa: D301 - click reads this backspace: keep the lines of the next paragraph
 
     async def ask() -> Answered:
         async with invocation.source.open(publishes=True) as access:

@@ -14,7 +14,6 @@ from adk_worker.cli.output import emit, note, say
 from adk_worker.cli.program import Invocation, awaited
 
 if TYPE_CHECKING:
-    from adk_worker.cli.source import Access
     from adk_worker.ledger import Account, BudgetChange, Ledger
 
 NONE: Final = "none"
@@ -63,7 +62,9 @@ class OrNone(click.ParamType[Any]):
 
 
 _run = click.argument("run_id", metavar="[RUN_ID]", required=False, type=options.Name("run id"))
-_tenant = click.option("--tenant", metavar="T", required=True, type=options.Name("tenant"), help="Whose.")
+_tenant = click.option(
+    "--tenant", metavar="T", required=True, type=options.Name("tenant"), help="Whose run it is; without RUN_ID: who."
+)
 
 
 @click.group("budget", short_help="What runs and tenants may spend.")
@@ -95,11 +96,24 @@ def show(invocation: Invocation, *, run_id: str | None, tenant: str, as_json: bo
 @_tenant
 @click.option("--tokens", metavar="N|none", type=OrNone(Tokens()), help="Tokens, in and out; none for no limit.")
 @click.option("--cost", metavar="X|none", type=OrNone(Cost()), help="In currency units, 2.50; none for no limit.")
+@options.by
 @options.as_json
 @options.debug
 @click.pass_obj
-def set_(invocation: Invocation, *, run_id: str | None, tenant: str, tokens: Any, cost: Any, as_json: bool) -> int:
-    """Set limits. What is parked on them goes on, if they allow its next model call now."""
+def set_(
+    invocation: Invocation,
+    *,
+    run_id: str | None,
+    tenant: str,
+    tokens: Any,
+    cost: Any,
+    by: str | None,
+    as_json: bool,
+) -> int:
+    """Set limits. What is parked on them goes on, if they allow its next model call now.
+
+    Exit codes: 0 done, 1 no such run, 65 it has ended, and otherwise as everywhere.
+    """
 
     def change() -> BudgetChange:
         from adk_worker.ledger import BudgetChange, Kind
@@ -108,7 +122,7 @@ def set_(invocation: Invocation, *, run_id: str | None, tenant: str, tokens: Any
         return BudgetChange(to={kind: None if to == NONE else to for kind, to in given.items() if to is not None})
 
     _named(tokens, cost)
-    return _changed(invocation, change(), run_id=run_id, tenant=tenant, as_json=as_json)
+    return _changed(invocation, change(), run_id=run_id, tenant=tenant, by=by, as_json=as_json)
 
 
 @budget.command("raise")
@@ -116,13 +130,24 @@ def set_(invocation: Invocation, *, run_id: str | None, tenant: str, tokens: Any
 @_tenant
 @click.option("--tokens", metavar="N", type=Tokens(), help="By so many tokens.")
 @click.option("--cost", metavar="X", type=Cost(), help="By so much, in currency units, such as 2.50.")
+@options.by
 @options.as_json
 @options.debug
 @click.pass_obj
 def raise_(
-    invocation: Invocation, *, run_id: str | None, tenant: str, tokens: int | None, cost: int | None, as_json: bool
+    invocation: Invocation,
+    *,
+    run_id: str | None,
+    tenant: str,
+    tokens: int | None,
+    cost: int | None,
+    by: str | None,
+    as_json: bool,
 ) -> int:
-    """Raise limits by so much. What is parked on them goes on, if they allow its next model call now."""
+    """Raise limits by so much. What is parked on them goes on, if they allow its next model call now.
+
+    Exit codes: 0 done, 1 no such run, 65 it has ended or has no such limit, and otherwise as everywhere.
+    """
 
     def change() -> BudgetChange:
         from adk_worker.ledger import BudgetChange, Kind
@@ -131,7 +156,7 @@ def raise_(
         return BudgetChange(by={kind: by for kind, by in given.items() if by is not None})
 
     _named(tokens, cost)
-    return _changed(invocation, change(), run_id=run_id, tenant=tenant, as_json=as_json)
+    return _changed(invocation, change(), run_id=run_id, tenant=tenant, by=by, as_json=as_json)
 
 
 def _named(*given: object) -> None:
@@ -139,22 +164,21 @@ def _named(*given: object) -> None:
         raise click.UsageError("Name what to change: --tokens, --cost, or both.")
 
 
-def _changed(invocation: Invocation, change: BudgetChange, *, run_id: str | None, tenant: str, as_json: bool) -> int:
+def _changed(
+    invocation: Invocation, change: BudgetChange, *, run_id: str | None, tenant: str, by: str | None, as_json: bool
+) -> int:
     async def carry_out() -> int:
         async with invocation.source.open(publishes=True) as access:
+            who = by or access.by
             if run_id is None:
-                return await _change_account(access, tenant, change, as_json=as_json)
+                account, queued = await access.fleet.change_account(tenant, change=change, by=who)
+                return _show_account(tenant, account, queued=queued, as_json=as_json)
             before = await access.fleet.get(run_id, tenant=tenant)
-            run = await access.fleet.change_budget(run_id, tenant=tenant, change=change, by=access.by)
+            run = await access.fleet.change_budget(run_id, tenant=tenant, change=change, by=who)
             queued = int(before.status.resting and not run.status.resting)
             return _show_ledger(tenant, run_id, run.ledger, queued=queued, as_json=as_json)
 
     return awaited(carry_out)
-
-
-async def _change_account(access: Access, tenant: str, change: BudgetChange, *, as_json: bool) -> int:
-    account, queued = await access.fleet.change_account(tenant, change=change, by=access.by)
-    return _show_account(tenant, account, queued=queued, as_json=as_json)
 
 
 def _show_ledger(tenant: str, run_id: str, ledger: Ledger, *, queued: int, as_json: bool) -> int:

@@ -24,6 +24,7 @@ _DEFAULT_LIMIT = 50
 @click.option("--resting", is_flag=True, help="Parked and failed runs too: what would become of them, taken up again.")
 @click.option(
     "--limit",
+    metavar="N",
     type=click.IntRange(min=0),
     default=_DEFAULT_LIMIT,
     show_default=True,

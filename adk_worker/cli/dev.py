@@ -72,12 +72,19 @@ class _Wanted:
 @click.option(
     "--agents", metavar="MODULES", help="Modules that hold the agents, comma-separated; ADK_AGENTS by default."
 )
-@click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True, help="How many worker processes.")
+@click.option(
+    "--workers",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="How many worker processes.",
+)
 @click.option(
     "-P", "--pool", type=click.Choice(list(_DEFAULT_CONCURRENCY)), default="threads", show_default=True,
     help="How a worker runs several iterations at once.",
 )  # fmt: skip
-@click.option("-c", "--concurrency", type=click.IntRange(min=1), help="How many at once in each worker.")
+@click.option("-c", "--concurrency", metavar="N", type=click.IntRange(min=1), help="How many at once in each worker.")
 @click.option(
     "--port-file",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from adk_worker.cli import options, selecting
+from adk_worker.cli import options
 from adk_worker.cli.exits import ExitCode
 from adk_worker.cli.output import emit, note, say
 from adk_worker.cli.program import Invocation, awaited
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command("find", short_help="Find a run without knowing its tenant.")
 @options.run_id
-@selecting.by
+@options.by
 @options.as_json
 @options.debug
 @click.pass_obj

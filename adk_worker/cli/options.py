@@ -68,3 +68,10 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, one 
 tenant = click.option("--tenant", metavar="T", required=True, type=Name("tenant"), help="The tenant whose run it is.")
 
 run_id = click.argument("run_id", metavar="RUN_ID", type=Name("run id"))
+
+by = click.option(
+    "--by",
+    metavar="NAME",
+    type=Name("name of who acts"),
+    help="Who you are, for the record; the operating system's user and host by default.",
+)

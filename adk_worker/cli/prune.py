@@ -38,7 +38,12 @@ class _Told:
 )
 @click.option("--failed", is_flag=True, help="Failed ones too; they cannot be carried on any more then.")
 @click.option(
-    "--batch", type=click.IntRange(min=1, max=10_000), default=100, show_default=True, help="So many at a time."
+    "--batch",
+    metavar="N",
+    type=click.IntRange(min=1, max=10_000),
+    default=100,
+    show_default=True,
+    help="So many at a time.",
 )
 @click.option("--check/--no-check", default=True, help="See in the end that all other runs load; the default.")
 @options.as_json

@@ -39,10 +39,13 @@ _LONGEST_PAUSE = 1.0
     show_default=True,
     help="Wait no longer.",
 )
+@options.by
 @options.as_json
 @options.debug
 @click.pass_obj
-def resume(invocation: Invocation, *, run_id: str, tenant: str, wait: bool, timeout: float, as_json: bool) -> int:
+def resume(
+    invocation: Invocation, *, run_id: str, tenant: str, wait: bool, timeout: float, by: str | None, as_json: bool
+) -> int:
     """Carry a run on: take its lease, see whether it may be, hand it to the queue, and wait for a worker.
 
     Exit codes: 0 carried on, 1 nothing is checkpointed under that id, 2 the command line cannot be read, 3 somebody
@@ -51,13 +54,19 @@ def resume(invocation: Invocation, *, run_id: str, tenant: str, wait: bool, time
 
     async def carry() -> int:
         async with invocation.source.open(publishes=True) as access:
-            return await carry_on(access, run_id, tenant=tenant, patience=timeout if wait else None, as_json=as_json)
+            patience = timeout if wait else None
+            return await carry_on(access, run_id, tenant=tenant, patience=patience, by=by, as_json=as_json)
 
     return awaited(carry)
 
 
-async def carry_on(access: Access, run_id: str, *, tenant: str, patience: float | None, as_json: bool) -> int:
-    """Carry the run on, and return the exit code. ``patience`` is for how long a worker is awaited, in seconds."""
+async def carry_on(
+    access: Access, run_id: str, *, tenant: str, patience: float | None, by: str | None, as_json: bool
+) -> int:
+    """Carry the run on, and return the exit code. ``patience`` is for how long a worker is awaited, in seconds.
+
+    ``by`` is who asks, if they have said it.
+    """
     telling = _Telling(run_id, tenant=tenant, as_json=as_json)
     try:
         found = await access.fleet.inspect(run_id, tenant=tenant)
@@ -71,15 +80,15 @@ async def carry_on(access: Access, run_id: str, *, tenant: str, patience: float 
     if found.run is None:
         note("only the fleet's runs are handed to its queue; the program that carries this one resumes it too")
         return telling.end(ExitCode.NOT_ASKED_FOR, "not_of_the_fleet")
-    return await _carry(access, found, patience, telling)
+    return await _carry(access, found, patience, telling, by=by or access.by)
 
 
-async def _carry(access: Access, found: Inspection, patience: float | None, telling: _Telling) -> int:
+async def _carry(access: Access, found: Inspection, patience: float | None, telling: _Telling, *, by: str) -> int:
     try:
         ours = await _examine(access, found, telling)
         if ours is None:
             return telling.end(ExitCode.REFUSED, "refused")
-        await _hand_over(access, ours)
+        await _hand_over(access, ours, by=by)
     except RunLeaseError as held:
         note(f"error: {held}")
         return telling.end(ExitCode.HELD, "held", holder=held.holder)
@@ -193,14 +202,14 @@ async def _examine(access: Access, found: Inspection, telling: _Telling) -> _Our
         return _Ours(held.lease, under.run)
 
 
-async def _hand_over(access: Access, ours: _Ours) -> None:
+async def _hand_over(access: Access, ours: _Ours, *, by: str) -> None:
     """Have the run queued under a ticket, and publish that. The reaper does what cannot be published.
 
     :raises RunLeaseError: somebody has taken the lease of a resting run since.
     """
     if ours.resting:
         try:
-            await access.fleet.resume(ours.run_id, tenant=ours.tenant, by=access.by)
+            await access.fleet.resume(ours.run_id, tenant=ours.tenant, by=by)
         except RunStateError:
             # A late outcome has healed it meanwhile, so that it is queued already.
             await access.fleet.dispatch(await access.fleet.get(ours.run_id, tenant=ours.tenant))

@@ -23,8 +23,8 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "db": "adk_worker.cli.db:db",
         "deny": "adk_worker.cli.approvals:deny",
         "dev": "adk_worker.cli.dev:dev",
-        "find": "adk_worker.cli.find:find",
         "doctor": "adk_worker.cli.doctor:doctor",
+        "find": "adk_worker.cli.find:find",
         "inspect": "adk_worker.cli.inspect:inspect",
         "list": "adk_worker.cli.runs:list_runs",
         "prune": "adk_worker.cli.prune:prune",
@@ -33,9 +33,9 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "run": "adk_worker.cli.run:run",
         "scan": "adk_worker.cli.scan:scan",
         "schema": "adk_worker.cli.schema:schema",
-        "watch": "adk_worker.cli.watch:watch",
         "seal": "adk_worker.cli.seal:seal",
         "settle": "adk_worker.cli.settle:settle",
+        "watch": "adk_worker.cli.watch:watch",
     }
 )
 """Each command, and where it is."""

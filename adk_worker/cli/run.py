@@ -40,7 +40,7 @@ class Metadata(click.ParamType[dict[str, Any]]):
 @click.argument("text", metavar="[INPUT]", required=False)
 @options.tenant
 @click.option("--run-id", metavar="ID", type=options.Name("run id"), help="Yours to choose; made up by default.")
-@click.option("--resume", metavar="ID", type=options.Name("run id"), help="Carry on the run of this id.")
+@click.option("--resume", metavar="RUN_ID", type=options.Name("run id"), help="Carry on the run of this id.")
 @click.option("--metadata", metavar="JSON", type=Metadata(), help="An object for the tools.")
 @click.option("--max-tokens", metavar="N", type=Tokens(), help="What it may use, in and out.")
 @click.option("--max-cost", metavar="X", type=Cost(), help="What it may cost, in currency units: 2.50.")
@@ -52,6 +52,12 @@ class Metadata(click.ParamType[dict[str, Any]]):
     metavar="SECONDS",
     type=click.FloatRange(min=0, min_open=True),
     help=f"Wait no longer; for ever by default, with --resume {DEFAULT_PATIENCE:g} s.",
+)
+@click.option(
+    "--by",
+    metavar="NAME",
+    type=options.Name("name of who acts"),
+    help="With --resume: who you are, for the record; the operating system's user and host by default.",
 )
 @options.as_json
 @options.debug
@@ -69,6 +75,7 @@ def run(  # noqa: PLR0913 - one option each
     max_cost: int | None,
     wait: bool | None,
     timeout: float | None,
+    by: str | None,
     as_json: bool,
 ) -> int:
     """Submit a run of AGENT with INPUT (- reads it from the standard input), or carry one on with --resume.
@@ -88,16 +95,17 @@ def run(  # noqa: PLR0913 - one option each
 
         async def carry() -> int:
             async with invocation.source.open(publishes=True) as access:
-                return await carry_on(
-                    access, resume, tenant=tenant, patience=None if wait is False else patience, as_json=as_json
-                )
+                waits = None if wait is False else patience
+                return await carry_on(access, resume, tenant=tenant, patience=waits, by=by, as_json=as_json)
 
         return awaited(carry)
     if agent is None or text is None:
         missing = "AGENT and INPUT" if agent is None else "INPUT"
-        raise click.UsageError(f"Missing {missing}; or name a run to be carried on: --resume ID.")
+        raise click.UsageError(f"Missing {missing}; or name a run to be carried on: --resume RUN_ID.")
     if timeout is not None and not wait:
         raise click.UsageError("--timeout is for --wait and --resume.")
+    if by is not None:
+        raise click.UsageError("--by is for --resume.")
     said = sys.stdin.read() if text == "-" else text
 
     async def submit() -> int:

@@ -26,7 +26,14 @@ _DEFAULT_LIMIT = 50
 @selecting.agent
 @selecting.since
 @selecting.until
-@click.option("--limit", type=click.IntRange(min=1), default=_DEFAULT_LIMIT, show_default=True, help="At most so many.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=_DEFAULT_LIMIT,
+    show_default=True,
+    help="At most so many.",
+)
 @options.as_json
 @options.debug
 @click.pass_obj

@@ -108,7 +108,12 @@ class _Told:
 @seal.command("rotate", short_help="Seal anew what runs hold, so that old keys can be dropped.")
 @click.option("--tenant", metavar="T", type=options.Name("tenant"), help="Of this tenant alone; of all by default.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Name at most so many that need a key."
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="Name at most so many that need another key.",
 )
 @options.as_json
 @options.debug

@@ -59,14 +59,6 @@ since = click.option("--since", metavar="TIME", type=Moment(), help="Written las
 until = click.option("--until", metavar="TIME", type=Moment(), help="Written last before then.")
 
 
-by = click.option(
-    "--by",
-    metavar="NAME",
-    type=options.Name("name of who acts"),
-    help="Who you are, for the record; the operating system's user and host by default.",
-)
-
-
 def many(command: F) -> F:
     """The options of a command that acts on many runs: which ones, and with how much caution."""
     for option in reversed(
@@ -81,7 +73,7 @@ def many(command: F) -> F:
             click.option("--limit", type=click.IntRange(min=1), metavar="N", help="No more than so many."),
             click.option("--dry-run", is_flag=True, help="Say which ones they are, and do nothing."),
             click.option("--yes", is_flag=True, help="Do not ask."),
-            by,
+            options.by,
         )
     ):
         command = option(command)

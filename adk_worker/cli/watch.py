@@ -21,7 +21,12 @@ _EVERY = 2.0
 @selecting.attention
 @selecting.agent
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=_DEFAULT_LIMIT, show_default=True, help="The newest so many."
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=_DEFAULT_LIMIT,
+    show_default=True,
+    help="The newest so many.",
 )
 @click.option(
     "--every",

@@ -9,6 +9,7 @@ import pytest
 
 from adk_worker.checkpoint import CheckpointBoundary, OutstandingCall
 from adk_worker.cli import frontier_main, resume_main
+from adk_worker.cli.source import operator
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.errors import StoreUnavailableError
 from adk_worker.memory import MemoryData, memory_stores
@@ -216,13 +217,14 @@ def test_carrying_on_reports_the_fence_that_it_held(terminal, fleet, driver, giv
     assert fleet.sent[0].ticket > before + 1
 
 
-def test_who_resumed_a_run_is_kept_with_it(terminal, fleet, driver, given):
+@pytest.mark.parametrize(("typed", "kept"), [(("--by", "ana"), "ana"), ((), operator())])
+def test_who_resumed_a_run_is_kept_with_it(terminal, fleet, driver, given, typed, kept):
     """P5."""
     given(parked)
     fleet.work = fleet.commits
-    terminal.resume()
+    terminal.resume(*typed)
     (event,) = asyncio.run(driver.events("requeued"))
-    assert event.data["by"].startswith("cli:")
+    assert event.data["by"] == kept
 
 
 def test_a_live_run_that_nobody_carries_goes_back_to_the_queue(terminal, fleet, driver, given):

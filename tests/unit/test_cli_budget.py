@@ -11,7 +11,7 @@ import pytest
 from adk_worker.cli import schemas
 from adk_worker.cli.program import Invocation, perform
 from adk_worker.cli.root import root
-from adk_worker.cli.source import Given
+from adk_worker.cli.source import Given, operator
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.ledger import Budget, Unaccounted
 from adk_worker.memory import memory_stores
@@ -194,3 +194,28 @@ def test_a_budget_is_for_a_submit(stores, sends, capsys):
     code = perform(root, argv, prog="adk", invocation=Invocation(Given(stores, dispatcher=sends)))
 
     assert (code, capsys.readouterr().out) == (2, "")
+
+
+@pytest.mark.parametrize(("typed", "kept"), [(("--by", "ana"), "ana"), ((), operator())])
+def test_who_changed_a_limit_is_kept_with_it(adk, stores, typed, kept):
+    """P5: as they say it, or as the operating system does; of a run in its events, of a tenant in its account."""
+    asyncio.run(parked(stores))
+
+    assert adk("raise", "run", "--tenant", "acme", "--tokens", "500", *typed)[0] == 0
+    assert adk("set", "--tenant", "acme", "--tokens", "5000", *typed)[0] == 0
+
+    async def told():
+        events = await stores.runs.events("run", tenant="acme")
+        account = await stores.runs.account("acme")
+        return {event.data["by"] for event in events if event.kind == "budget_changed"}, account.changes[-1].by
+
+    assert asyncio.run(told()) == ({kept}, kept)
+
+
+def test_nobody_is_named_with_a_submit(stores, sends, capsys):
+    argv = ["run", "booking", "book", "--tenant", "acme", "--by", "ana"]
+
+    code = perform(root, argv, prog="adk", invocation=Invocation(Given(stores, dispatcher=sends)))
+
+    assert code == 2
+    assert "--by is for --resume." in capsys.readouterr().err

@@ -79,3 +79,12 @@ def test_every_command_and_option_stands_on_its_page():
 def test_every_command_is_where_it_is_looked_for():
     for name in COMMANDS:
         assert root.get_command(click.Context(root), name).name == name
+
+
+@pytest.mark.parametrize("path", sorted(path for path, _ in commands()))
+def test_every_help_keeps_its_lines_and_says_what_a_number_is_called(capsys, path):
+    r"""In a raw docstring ``\b`` is no backspace: click then prints it, and runs the examples behind it together."""
+    assert main([*path.split(), "--help"]) == 0
+    said = capsys.readouterr().out
+    assert "\\b" not in said
+    assert " RANGE" not in said, "give its option a metavar"

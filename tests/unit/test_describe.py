@@ -286,6 +286,8 @@ def test_an_event_is_one_line_with_its_data_in_order():
     )
     assert describe_event(event) == "2026-11-18 11:06:40Z  taken  fence 12  holder web-7 pid 4711  ticket 11  ok true"
     assert describe_event(Event(id=1, at=AT, kind="cancelled", fence=3)) == "2026-11-18 11:06:40Z  cancelled  fence 3"
+    asked = Event(id=1, at=AT, kind="approval_requested", fence=3, data={"expires_at": AT + 60.5})
+    assert describe_event(asked).endswith("approval_requested  fence 3  expires_at 2026-11-18 11:07:40Z")
 
 
 def test_events_come_last():

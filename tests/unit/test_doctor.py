@@ -9,6 +9,7 @@ import pytest
 from adk_worker.cli.checkup.examining import Examination
 from adk_worker.cli.checkup.finding import Level, Subject, ok
 from adk_worker.cli.checkup.store import clocks, lapsed, sweeps
+from adk_worker.cli.checkup.times import times
 from adk_worker.runs import Sweep
 from adk_worker.settings import Settings
 
@@ -50,6 +51,22 @@ def test_a_store_that_nobody_sweeps_is_told(last, every, level):
 @pytest.mark.parametrize(("seconds", "level"), [(None, "ok"), (59.0, "ok"), (61.0, "fail")])
 def test_a_lease_that_stays_lapsed_is_told(seconds, level):
     assert lapsed(seconds, 60.0).level == level
+
+
+@pytest.mark.parametrize(
+    ("store", "ttl", "level"),
+    [
+        ("postgresql://db/fleet", 60, "ok"),
+        ("postgresql://db/fleet", 6, "warning"),
+        ("redis://db", 6, "warning"),
+        ("sqlite:///runs.db", 6, "ok"),
+    ],
+)
+def test_a_lease_that_a_silent_connection_would_cost_is_told(store, ttl, level):
+    """A file is no connection: what adk dev sets up is nothing to be warned of."""
+    settings = Settings(store_url=store, lease_ttl=ttl, reap_every=1)
+
+    assert next(times(Subject(settings, None, patience=0.01))).level == level
 
 
 def test_checks_are_told_in_their_order_and_none_spoils_another():

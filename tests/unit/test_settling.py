@@ -345,8 +345,8 @@ async def test_all_that_helps_to_find_out_is_shown(driver, fleet):
     assert f"sent under fence {claim.fence} by {claim.owner}, which may be alive" in said
     assert r'arguments {"seat":"\u001b[31m\u202e12A"}' in said
     assert "its tool is not known here, and does not say how long" in said
-    assert "adk settle run call_0 --tenant acme --completed 'JSON' --why '…' --by YOU" in said
-    assert "adk settle run call_0 --tenant acme --never-ran --owner-may-live --why '…' --by YOU" in said
+    assert "adk settle run call_0 --tenant acme --completed 'JSON' --why 'TEXT' --by NAME" in said
+    assert "adk settle run call_0 --tenant acme --never-ran --owner-may-live --why 'TEXT' --by NAME" in said
 
 
 async def test_what_was_decided_is_shown_with_who_and_why(driver, fleet):

@@ -40,7 +40,8 @@ def _found(subject: Subject) -> str:
 
 def _times(subject: Subject) -> Iterator[Finding]:
     settings = subject.settings
-    if settings.lease_renew_within + settings.socket_timeout >= settings.lease_ttl:
+    a_file = (settings.store_url or "").startswith("sqlite")
+    if not a_file and settings.lease_renew_within + settings.socket_timeout >= settings.lease_ttl:
         yield warning(
             "times",
             f"a connection that goes silent is given up after {settings.socket_timeout:g} s, and a lease that is "

@@ -22,6 +22,7 @@ from pydantic import JsonValue
 from adk_worker.errors import ConfigurationError
 from adk_worker.messages import canonical_json
 from adk_worker.names import check_name
+from adk_worker.results import whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -276,6 +277,7 @@ class Answer:
             raise ConfigurationError("a denial grants nothing: give a grant with an approval.")
         if self.reason is not None and len(self.reason) > MAX_REASON:
             raise ConfigurationError(f"the reason has {len(self.reason)} characters; at most {MAX_REASON} are kept.")
+        _tellable(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,6 +293,15 @@ class ApprovalDecision:
     by: str
     reason: str | None = None
     digest: str | None = None
+
+    def __post_init__(self) -> None:
+        _tellable(self)
+
+
+def _tellable(said: Answer | ApprovalDecision) -> None:
+    # A denial's goes into the transcript, which could not be read with a lone surrogate in it (H2).
+    if said.reason is not None:
+        object.__setattr__(said, "reason", whole(said.reason))
 
 
 @dataclass(frozen=True, slots=True)

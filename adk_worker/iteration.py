@@ -29,7 +29,7 @@ from adk_worker.invocation import refuse_invalid, refuse_masked, refuse_unknown
 from adk_worker.messages import Message, ToolCallPart, dump_messages, load_messages
 from adk_worker.model import ModelAnswer, ModelRequest
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
-from adk_worker.results import shortened
+from adk_worker.results import shortened, whole
 from adk_worker.scribe import Standing, Turnover, Wrapped
 from adk_worker.spending import reservation_for
 from adk_worker.surroundings import Surroundings
@@ -68,11 +68,6 @@ class Waiting(Exception):  # noqa: N818 - a signal to the step, not an error of 
         super().__init__(undecided.detail)
         self.undecided = undecided
         self.seconds = seconds
-
-
-def _whole(text: str) -> str:
-    """``text`` without halves of characters, as a model leaves them that was cut off in the middle of one."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _readable(said: Message) -> Message:
@@ -184,7 +179,7 @@ class Iteration:
         """The frontier after a model call: the answer, masked where it enters (R1), and every call it asks for."""
         masker = self._in.masker
         iteration = frontier.iteration + 1
-        text = None if answer.text is None else masker.text(_whole(answer.text))
+        text = None if answer.text is None else masker.text(whole(answer.text))
         parts = tuple(self._masked_call(part) for part in answer.calls)
         # Masked, it would no longer be what its provider wants back.
         opaque = tuple(part for part in answer.opaque if masker.json(part.data) == part.data)

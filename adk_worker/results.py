@@ -39,11 +39,21 @@ def returned(value: object, *, max_bytes: int = MAX_RESULT_BYTES) -> ToolOutcome
     if len(text) > max_bytes:
         return _unusable(f"it has {len(text):,} bytes, over the limit of {max_bytes:,}")
     try:
-        # Readers of the transcript refuse both of these. Nothing may get in that cannot come out.
-        _JSON.validate_json("[" * _ENVELOPE_DEPTH + text + "]" * _ENVELOPE_DEPTH)
+        check_readable(text)
     except ValidationError:
         return _unusable("it is not JSON (a text in it has a lone surrogate, or it is nested too deeply)")
     return ToolOutcome(kind=OutcomeKind.RETURNED, content=_JSON.validate_json(text))
+
+
+def check_readable(text: str) -> None:
+    """Let JSON pass that can be read wherever it will stand. Nothing may get in that cannot come out.
+
+    Readers of transcripts, checkpoints and claims refuse a lone surrogate, and what is nested too deeply together with
+    what it stands in.
+
+    :raises ValidationError: it cannot.
+    """
+    _JSON.validate_json("[" * _ENVELOPE_DEPTH + text + "]" * _ENVELOPE_DEPTH)
 
 
 def _unusable(reason: str) -> ToolOutcome:
@@ -61,7 +71,12 @@ def text_of(error: BaseException) -> str:
     return shortened(f"{name}: {message}" if message else name)
 
 
+def whole(text: str) -> str:
+    """``text`` with lone surrogates replaced: models leave them that were cut off, terminals for bytes of no text."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def shortened(text: str, limit: int = MAX_TEXT) -> str:
     """``text`` in at most ``limit`` characters, lone surrogates replaced, cut with an ellipsis."""
-    clean = text.encode("utf-8", "replace").decode("utf-8")
+    clean = whole(text)
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"

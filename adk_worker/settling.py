@@ -31,7 +31,7 @@ from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
 from adk_worker.printable import printable, time_of
 from adk_worker.redaction import Masker
 from adk_worker.refusals import nothing_undecided
-from adk_worker.results import MAX_RESULT_BYTES, MAX_TEXT
+from adk_worker.results import MAX_RESULT_BYTES, MAX_TEXT, whole
 from adk_worker.settlement import UNSAID, Settled, Settlement
 from adk_worker.submission import read_back
 from adk_worker.tools import Tool
@@ -78,7 +78,7 @@ class Word:
                 cap = "as for the result of a tool"
                 raise ValueTooLargeError(what="the outcome", size=size, max_bytes=MAX_RESULT_BYTES, cap=cap)
             outcome = ToolOutcome(kind=OutcomeKind.RETURNED, content=content)
-        return cls(why.strip().encode("utf-8", "replace").decode(), outcome, owner_may_live)
+        return cls(whole(why.strip()), outcome, owner_may_live)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 from adk_worker.errors import NotJSONError
 from adk_worker.messages import canonical_json
 from adk_worker.names import check_name, check_run
-from adk_worker.results import shortened
+from adk_worker.results import check_readable, shortened
 from adk_worker.runs import NewRun, Run
 
 _LATER: Final = ConfigDict(defer_build=True)  # for those who submit
@@ -53,9 +53,11 @@ def _object(what: str, value: Mapping[str, Any]) -> dict[str, JsonValue]:
 
 
 def read_back(as_json: TypeAdapter[T], what: str, value: T) -> T:
-    """What reading the stored form gives back: nothing may get in that cannot come out."""
+    """What reading the stored form gives back, wherever it stands: nothing may get in that cannot come out."""
     try:
-        return as_json.validate_json(canonical_json(value))
+        text = canonical_json(value)
+        check_readable(text)
+        return as_json.validate_json(text)
     except ValidationError as error:
         reason = "a text in it has a lone surrogate, or it is nested too deeply"
         raise NotJSONError(what=what, reason=reason) from error

@@ -29,7 +29,7 @@ class Outcome(click.ParamType[Any]):
             return value
         try:
             return json.loads(sys.stdin.read() if value == "-" else value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self.fail(f"""it is not JSON: {error}. A text is JSON in quotes: '"12A"'""", param, ctx)
 
 

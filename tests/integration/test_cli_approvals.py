@@ -33,6 +33,7 @@ def adk(tmp_path, sqlite_store_url):
         (("approve", "run_1", "req-2", *THIS, "--for-run", "--for", "2h"), 2, "one of --for-run and --for"),
         (("approve", "run_1", "req-2", *THIS, "--for", "0h"), 2, "some time"),
         (("approve", "run_1", "req-2", *THIS, "--for", "soon"), 2, "no length of time"),
+        (("approve", "run_1", "req-2", *THIS, "--for", "9" * 400 + "d"), 2, "is too long"),
         (("approve", "run_1", "req-2", "--tenant", "acme"), 2, "--by"),
         (("approve", "run_1", "req-2", "--by", "ana"), 2, "--tenant"),
         (("deny", "run_1", "req-2", *THIS), 2, "--why"),

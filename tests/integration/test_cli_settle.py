@@ -77,6 +77,8 @@ def test_of_two_operators_at_once_one_settles(adk, sqlite_store_url):
         ("completed", ("run_1", "book", *SEAT), 65, "is completed: it has ended"),
         ("held", ("run_1", "book", *SEAT), 64, "it has none"),
         ("undecided", ("run_1", "book", *SEAT, "--why", " "), 2, "say how you know"),
+        ("undecided", ("run_1", "book", "--completed", "[" * 10_000), 2, "it is not JSON"),
+        ("undecided", ("run_1", "book", "--completed", "[" * 195 + "]" * 195), 2, "nested too deeply"),
     ],
 )
 def test_what_cannot_be_settled_says_why(adk, sqlite_store_url, state, argv, code, said):

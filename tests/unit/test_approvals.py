@@ -356,6 +356,17 @@ async def test_a_reason_is_one_that_may_be_kept(bench, far_side, why, said):
     assert (await bench.pending())[0].state is RequestState.PENDING
 
 
+async def test_a_reason_with_a_byte_of_no_text_is_told_without_it(bench, far_side):
+    """H2: a terminal passes such bytes on as lone surrogates; what tells of the denial can be read back."""
+    agent = bench.agent(pay(far_side), turns=[PAY, "done"])
+    await bench.until_it_waits(agent)
+
+    await bench.fleet.deny("run_1", "req-1", why="too \udcff dear", **RUN)
+
+    assert await bench.go_on(agent) == [StepEnd.HANDED_OVER, StepEnd.COMPLETED]
+    assert bench.told[-1] == ["The call was not made: it needs an approval, and ann denied it: too ? dear."]
+
+
 async def test_an_answer_whose_commit_is_not_known_is_given_again(bench, far_side, monkeypatch):
     """F5: and finds itself given; the run is dispatched either way."""
     agent = bench.agent(pay(far_side), turns=[PAY, "done"])

@@ -3,10 +3,14 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
+from pydantic import JsonValue, TypeAdapter
 
 from adk_worker.errors import InvalidNameError, NotJSONError
+from adk_worker.idempotency import Claim, ClaimState
+from adk_worker.messages import Message, ToolResultPart, dump_messages, load_messages
+from adk_worker.outcomes import OutcomeKind, ToolOutcome
 from adk_worker.runs import NewRun, Run, RunStatus
-from adk_worker.submission import checked, same_request
+from adk_worker.submission import checked, read_back, same_request
 
 SECRET = "hunter2"
 
@@ -48,11 +52,27 @@ def _within_itself():
     return value
 
 
-def _deep():
+def _deep(levels=1_000):
     value = None
-    for _ in range(1_000):
+    for _ in range(levels):
         value = [value]
     return value
+
+
+@pytest.mark.parametrize("levels", range(170, 205))
+def test_what_is_taken_can_be_read_where_it_stands(levels):
+    """H2, T2: in a message, in a checkpoint and in a claim, whose readers all take so many levels and no more."""
+    content = _deep(levels)
+    try:
+        read_back(TypeAdapter(JsonValue), "the outcome", content)
+    except NotJSONError:
+        return
+    part = ToolResultPart(call_id="c", name="book", content=content)
+    load_messages(dump_messages([Message.tool([part])]))
+    claims = TypeAdapter(list[list[Claim]])
+    outcome = ToolOutcome(kind=OutcomeKind.RETURNED, content=content)
+    claim = Claim("acme", "k", "me", "d", ClaimState.SETTLED, outcome=outcome, late=(outcome,))
+    assert claims.validate_json(claims.dump_json([[claim]])) == [[claim]]
 
 
 @pytest.mark.parametrize(

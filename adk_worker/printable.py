@@ -35,8 +35,14 @@ def printable_lines(text: str, *, limit: int | None = None) -> list[str]:
 
 
 def time_of(at: float) -> str:
-    """Seconds since the epoch as people read them: in UTC, which is what the logs of all hosts agree on."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    """Seconds since the epoch as people read them: in UTC, which is what the logs of all hosts agree on.
+
+    A time that no calendar has, as of a grant for a million years, is told by its seconds.
+    """
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (OverflowError, OSError, ValueError):
+        return f"{at:.4g} s after 1970"
 
 
 def _shows(character: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, DecimalException
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -16,6 +16,8 @@ from adk_worker.cli.program import Invocation, awaited
 if TYPE_CHECKING:
     from adk_worker.ledger import Account, BudgetChange, Ledger
 
+_DIGITS: Final = 20
+"""Of a number of tokens, or of millionths: more than the highest limit has, which says what that is."""
 NONE: Final = "none"
 """What takes a limit away."""
 
@@ -28,7 +30,7 @@ class Tokens(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number, or a failure that says how it is written."""
         text = str(value).replace("_", "")
-        if not (text.isascii() and text.isdigit()):
+        if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
             self.fail(f"{value!r} is no number of tokens; write 50000", param, ctx)
         return int(text)
 
@@ -42,9 +44,9 @@ class Cost(click.ParamType[int]):
         """The millionths, or a failure that says how a cost is written."""
         try:
             micros = Decimal(str(value)) * 1_000_000
-        except InvalidOperation:
+        except DecimalException:
             micros = Decimal("NaN")
-        if not micros.is_finite() or micros != micros.to_integral_value() or micros < 0:
+        if not micros.is_finite() or micros.adjusted() >= _DIGITS or micros != micros.to_integral_value() or micros < 0:
             self.fail(f"{value!r} is no cost; write it in currency units, 2.50, to a millionth at most", param, ctx)
         return int(micros)
 

@@ -17,6 +17,9 @@ HELP: Final = MappingProxyType({"help_option_names": ["-h", "--help"]})
 
 _SECONDS: Final = MappingProxyType({"d": 86_400, "h": 3_600, "m": 60, "s": 1})
 
+_DIGITS: Final = 9
+"""Of a length of time. Longer ones are mistyped, and no number of seconds that a clock has."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -45,7 +48,9 @@ class Duration(click.ParamType[float]):
         number, unit = str(value)[:-1], str(value)[-1:]
         if unit not in _SECONDS or not (number.isascii() and number.isdigit()):
             self.fail(f"{value!r} is no length of time; write 30d, 12h, 90m or 45s", param, ctx)
-        return float(int(number) * _SECONDS[unit])
+        if len(number.lstrip("0")) > _DIGITS:
+            self.fail(f"{value!r} is too long; it has {_DIGITS} digits at most", param, ctx)
+        return float(int(number.lstrip("0") or "0") * _SECONDS[unit])
 
 
 def _debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's callback

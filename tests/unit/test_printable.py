@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from adk_worker.printable import printable, printable_lines
+from adk_worker.printable import printable, printable_lines, time_of
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,20 @@ from adk_worker.printable import printable, printable_lines
 def test_what_a_terminal_would_obey_or_hide_is_escaped_and_nothing_else(text, shown):
     """P4."""
     assert printable(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("at", "shown"),
+    [
+        (0.0, "1970-01-01 00:00:00Z"),
+        (8e15, "8e+15 s after 1970"),
+        (1e11 * 86_400, "8.64e+15 s after 1970"),
+        (1e300, "1e+300 s after 1970"),
+    ],
+)
+def test_every_time_can_be_told(at, shown):
+    """P4: whoever grants something for a million years can still look at the run."""
+    assert time_of(at) == shown
 
 
 def test_a_long_text_is_cut_and_says_by_how_much():

@@ -162,6 +162,9 @@ CHOSEN: dict[str, Draw] = {
     "word and number": lambda rng: (
         rng.choice(["hunter", "Summer", "monkey", "passw0rd"]) + str(rng.randrange(10, 9999))
     ),
+    "name and number": lambda rng: (
+        rng.choice(["MyPwd", "MyPass", "supersecret", "PassToken"]) + str(rng.randrange(1, 99))
+    ),
     "number": lambda rng: str(rng.randrange(1000, 10**8)),
     "signs": joined("", some(ALNUM + "!@#%^*_+?~", 14), some(ALNUM, 1)),
 }
@@ -237,7 +240,7 @@ def _pairs(rng: random.Random) -> Iterator[Case]:
     unquoted = (*texts.ASSIGNED_PAIRS, *texts.STATED_PAIRS)
     for style, draw in (*CHOSEN.items(), *MADE.items(), ("phrase", PHRASE)):
         surroundings = texts.QUOTED_PAIRS if style == "phrase" else (*texts.QUOTED_PAIRS, *unquoted)
-        if style in {"word and number", "letters and digits", "hex"}:
+        if style in {"word and number", "name and number", "letters and digits", "hex"}:
             surroundings = (*surroundings, *texts.PAIRS_IN_SENTENCES)
         names = texts.TOKEN_NAMES if style in MADE else texts.PASSWORD_NAMES
         for around in surroundings:

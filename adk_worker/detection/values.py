@@ -32,6 +32,7 @@ _SCHEME: Final = re.compile(r"(?i:bearer|basic|token|api-?key|bot|oauth)[ ]{1,4}
 _EXPANDED: Final = re.compile(r"\$\{|\{\{|\$\(|<%")
 _REFERENCE: Final = re.compile(r"[A-Za-z_]*[._][A-Za-z_.]*|&?[A-Za-z_][\w.]{0,100}[(\[].*|\(.*", re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z_][\w.-]{0,40}")
+_PARTED: Final = re.compile(r"[_.-]")
 _NUMBER: Final = re.compile(r"[\d.,:%/x×+–$€-]+")
 _WORD_BREAK: Final = re.compile("['\u2019-]")
 _TYPE_NAME: Final = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]+)+")
@@ -112,8 +113,10 @@ def is_reference(value: str) -> bool:
 
 
 def _reads_as_name(value: str) -> bool:
-    # Random characters may happen to end like the name of a secret; names have few digits.
-    return named_by(value) is not None and sum(map(str.isdigit, value)) <= 2  # noqa: PLR2004
+    # Random characters may happen to end like the name of a secret, and people choose `Password1`: names have few
+    # digits, and none where nothing parts their words.
+    digits = sum(map(str.isdigit, value))
+    return named_by(value) is not None and digits <= (2 if _PARTED.search(value) else 0)
 
 
 def is_number(value: str) -> bool:

@@ -46,6 +46,9 @@ def test_the_corpus_tells_a_miss_and_an_overreach():
 HARD = [
     # Pairs, in many spellings.
     ("password=hunter2", "password=…"),
+    ("password=Password1 and password: supersecret22", "password=… and password: …"),
+    ("password=topsecret", "password=topsecret"),
+    ("password = db_password2", "password = db_password2"),
     ("The password: hunter2 and nothing else", "The password: … and nothing else"),
     ("user: bob, password: letmein, host: db", "user: bob, password: …, host: db"),
     ("DB_PASSWORD=super_secret", "DB_PASSWORD=…"),

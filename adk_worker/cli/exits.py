@@ -51,8 +51,9 @@ class ExitCode(IntEnum):
     """Another worker holds it, and is named."""
     REFUSED = 4
     """It must not be carried on: an undecidable call, an evicted transcript, a frontier that cannot be read, … Of
-    ``check-deploy``: some run would not be; of ``scan``: something looks like a secret; of ``seal rotate``: another key
-    is still needed."""
+    ``check-deploy``: some run would not be; of ``prune``: some run does not load; of ``scan``: something looks like a
+    secret; of ``seal rotate``: another key is still needed; of ``doctor``: something can lose work, or repeat it; of
+    ``settle``: something of the call may be under way."""
     NOT_ASKED_FOR = 64
     """What was asked for does not exist, such as an agent."""
     NOT_COMPLETED = 65

@@ -57,7 +57,7 @@ def resume(invocation: Invocation, /, *, run_id: str | None, as_json: bool, **wh
     it was seen; one that has moved meanwhile is skipped and told. Asking again goes on with what is left. A run that
     was parked as poisoned may die as often again. One run is carried on by `adk run --resume RUN_ID`.
 
-    Exit codes: 0 done, 65 some were refused (they are named), 64 and above anything else.
+    Exit codes: 0 done, 65 some were refused or have moved (they are named), 64 and above anything else.
     """  # noqa: D301 - click reads this backspace: keep the lines of the next paragraph
     if run_id is not None:
         raise click.UsageError(f"One run is carried on by `adk run --resume {run_id} --tenant T`.")
@@ -139,7 +139,8 @@ async def _ask(access: Access, verb: str, ask: Ask, where: RunFilter, caution: C
         note(f"it came as far as this: {_told(came)}. Ask again: it goes on with what is left")
         raise
     note(_told(came) if came else "no such runs")
-    return ExitCode.NOT_COMPLETED if came["refused"] else ExitCode.DONE
+    # What has moved is not done either, as where one run alone is named.
+    return ExitCode.NOT_COMPLETED if came["refused"] or came["changed"] else ExitCode.DONE
 
 
 def _told(came: Counter[str]) -> str:

@@ -106,7 +106,8 @@ def cancel(invocation: Invocation, /, *, run_id: str | None, as_json: bool, **wh
     Without RUN_ID, all runs that are meant and have not ended: say which tenant's, or --all-tenants, and at least one
     thing more. One that has moved meanwhile is skipped and told; asking again goes on with what is left.
 
-    Exit codes: 0 done, 65 the run has ended otherwise, or some of many were refused, 64 and above anything else.
+    Exit codes: 0 done, 65 the run has ended otherwise, or some of many were refused or have moved, 64 and above
+    anything else.
     """  # noqa: D301 - click reads this backspace: keep the lines of the next paragraph
     if run_id is None:
         return ask_many(invocation, "cancel", lambda fleet: fleet.cancel_many, as_json=as_json, **which)

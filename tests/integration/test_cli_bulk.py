@@ -131,7 +131,7 @@ def asked(adk, *argv, answer):
 
 
 def test_at_a_terminal_it_asks_and_acts_on_what_it_has_shown(adk, failed, sqlite_store_url):
-    """P2: one that was moved while it asked is told as changed; one that failed since is not touched."""
+    """P2: one that was moved while it asked is told as changed, by the exit code too; one that failed since stays."""
 
     def yes():
         assert adk("run", "--resume", "run_1", "--tenant", "acme", "--no-wait").returncode == 0
@@ -139,7 +139,7 @@ def test_at_a_terminal_it_asks_and_acts_on_what_it_has_shown(adk, failed, sqlite
         return "y\n"
 
     code, out, err = asked(adk, "resume", *FAILED, answer=yes)
-    assert code == 0
+    assert code == 65
     assert "3 of them are to be queued again. Go on?" in err
     assert "3 runs: 1 changed, 2 done" in err
     came = [line.split()[:3:2] for line in out.splitlines()]

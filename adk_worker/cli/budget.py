@@ -10,7 +10,7 @@ import click
 
 from adk_worker.cli import options
 from adk_worker.cli.exits import ExitCode
-from adk_worker.cli.output import emit, note, say
+from adk_worker.cli.output import counted, emit, note, say
 from adk_worker.cli.program import Invocation, awaited
 
 if TYPE_CHECKING:
@@ -215,4 +215,4 @@ def _say(lines: Iterable[str], *, otherwise: str) -> None:
 
 def _tell(queued: int) -> None:
     if queued:
-        note(f"{queued} {'run' if queued == 1 else 'runs'} queued again")
+        note(f"{counted(queued, 'run')} queued again")

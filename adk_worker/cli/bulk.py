@@ -14,7 +14,7 @@ from adk_worker.actors import Action
 from adk_worker.bulk import STATUSES
 from adk_worker.cli import options, selecting
 from adk_worker.cli.exits import ExitCode
-from adk_worker.cli.output import emit, note, say
+from adk_worker.cli.output import counted, emit, note, say
 from adk_worker.cli.program import Invocation, awaited
 from adk_worker.filters import RunFilter
 
@@ -145,7 +145,7 @@ async def _ask(access: Access, verb: str, ask: Ask, where: RunFilter, caution: C
 
 def _told(came: Counter[str]) -> str:
     parts = ", ".join(f"{number} {word}" for word, number in sorted(came.items()))
-    return f"{came.total()} runs: {parts}" if parts else "0 runs"
+    return f"{counted(came.total(), 'run')}: {parts}" if parts else "0 runs"
 
 
 def _line(one: BulkOutcome) -> str:

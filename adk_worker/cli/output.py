@@ -50,3 +50,8 @@ def grid(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Colle
     written = io.StringIO()
     Console(file=written, width=width, force_terminal=False, markup=False, highlight=False, emoji=False).print(made)
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of them: ``1 run``, ``2 runs``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

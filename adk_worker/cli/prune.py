@@ -9,7 +9,7 @@ import click
 
 from adk_worker.cli import options
 from adk_worker.cli.exits import ExitCode
-from adk_worker.cli.output import emit, note, say
+from adk_worker.cli.output import counted, emit, note, say
 from adk_worker.cli.program import Invocation, awaited
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ async def _check(access: Access, told: _Told) -> None:
 
 
 def _text(told: _Told, *, checked: bool) -> str:
-    parts = [f"{told.removed} runs removed"]
+    parts = [f"{counted(told.removed, 'run')} removed"]
     if told.undecided:
         parts.append(f"{told.undecided} kept for a call that nobody has decided")
     if checked:

@@ -8,7 +8,7 @@ import click
 
 from adk_worker.cli import options
 from adk_worker.cli.exits import ExitCode
-from adk_worker.cli.output import emit, note, say
+from adk_worker.cli.output import counted, emit, note, say
 from adk_worker.cli.program import Invocation, awaited
 from adk_worker.printable import printable
 
@@ -55,5 +55,5 @@ def scan(invocation: Invocation, *, tenant: str | None, as_json: bool) -> int:
         return told
 
     told = awaited(work)
-    note(f"{told.places} places in {told.with_any} of {told.runs} runs")
+    note(f"{counted(told.places, 'place')} in {told.with_any} of {counted(told.runs, 'run')}")
     return ExitCode.REFUSED if told.places else ExitCode.DONE

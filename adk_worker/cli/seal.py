@@ -13,7 +13,7 @@ import click
 
 from adk_worker.cli import options
 from adk_worker.cli.exits import ExitCode
-from adk_worker.cli.output import emit, note, say
+from adk_worker.cli.output import counted, emit, note, say
 from adk_worker.cli.program import Invocation, awaited
 from adk_worker.printable import printable
 
@@ -170,7 +170,7 @@ def _tell(told: _Told, tenant: str | None, limit: int) -> None:
     from adk_worker.cli.output import grid
 
     first = told.keys.ids[0]
-    say(f"{told.came_to['resealed']} runs sealed anew under {first}; {told.came_to['current']} were already")
+    say(f"{counted(told.came_to['resealed'], 'run')} sealed anew under {first}; {told.came_to['current']} were already")
     if told.left and limit:
         rows = [
             (one.run.tenant, one.run.run_id, one.run.status.value, one.came_to.value, ", ".join(one.needs))
@@ -180,6 +180,6 @@ def _tell(told: _Told, tenant: str | None, limit: int) -> None:
     if len(told.left) > limit:
         note(f"there are more: --limit names more than {limit} of {len(told.left)}")
     for name, number in sorted(told.needed.items()):
-        say(f"key {name} is still needed by {number} {'run' if number == 1 else 'runs'}: rotate again in a while")
+        say(f"key {name} is still needed by {counted(number, 'run')}: rotate again in a while")
     for name in told.spare:
         say(f"key {name} is needed by no run{' of that tenant' if tenant else ': it can be dropped'}")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from adk_worker.cli.exits import ExitCode
-from adk_worker.cli.output import emit, note, say
+from adk_worker.cli.output import counted, emit, note, say
 from adk_worker.cli.progress import follow, untaken_note
 from adk_worker.cli.report import event_object, run_object
 from adk_worker.cli.runs import table
@@ -170,7 +170,7 @@ class _Table:
 
     def seen(self, runs: Sequence[Run], changed: Sequence[Run]) -> None:
         self._shown = table(runs) if runs else "no such runs"
-        self._draw(f"{len(runs)} runs at {time_of(time.time())}; Ctrl-C ends this")
+        self._draw(f"{counted(len(runs), 'run')} at {time_of(time.time())}; Ctrl-C ends this")
 
     def away(self, error: StoreUnavailableError, seconds: float) -> None:
         self._draw(printable(f"as it was {seconds:.0f} s ago: {error} Waiting for it."))

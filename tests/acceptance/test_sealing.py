@@ -196,7 +196,7 @@ def test_keys_rotate_beside_a_live_fleet(courier):
     # One is in a worker's hands, which has only the old key; the other is sealed anew.
     early = courier.adk("seal", "rotate", keys=(NEW, OLD))
     assert early.returncode == 4, early.stdout + early.stderr
-    assert "1 runs sealed anew under new" in early.stdout
+    assert "1 run sealed anew under new" in early.stdout
     assert "key old is still needed by 1 run" in early.stdout
 
     between = courier.worker("between", NEW, OLD)

@@ -113,7 +113,7 @@ def test_what_was_masked_is_not_found(adk, store_url):
     stored(store_url, clean)
     ran = adk("scan")
     assert (ran.returncode, ran.stdout) == (0, ""), ran.stdout
-    assert "0 places in 0 of 1 runs" in ran.stderr
+    assert "0 places in 0 of 1 run" in ran.stderr
 
 
 def test_it_only_reads(adk, store_url):

@@ -177,7 +177,7 @@ def test_on_a_terminal_the_runs_are_a_table_that_is_drawn_anew(adk, watch, sqlit
 
     try:
         draws("[red]run_1[/red]")
-        draws("1 runs at ")
+        draws("1 run at ")
         given("queued", sqlite_store_url, run_id="run_2")
         draws("2 runs at ")
         watching.send_signal(signal.SIGINT)

@@ -18,7 +18,8 @@ class IndeterminateToolCallError(CallError):
         named = "; ".join(f"{tool} ({call_id}, key {key or 'none'})" for call_id, tool, key in calls)
         super().__init__(
             f"run {run_id!r} of tenant {tenant!r} cannot be carried on: it is not known whether these calls "
-            f"happened: {named}. Ask the far side what became of each, by its key, and settle it (adk settle)."
+            f"happened: {named}. Ask the far side what became of each, by its key, and settle it (adk settle; in "
+            "process AgentRunner.settle)."
         )
         self.tenant = tenant
         self.run_id = run_id

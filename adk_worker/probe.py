@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from pydantic import JsonValue
 
 from adk_worker.bounded import NotStarted, Overran, Raised, Returned, is_async, run_bounded
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
-from adk_worker.results import MAX_RESULT_BYTES, returned, text_of
+from adk_worker.results import MAX_RESULT_BYTES, returned, shortened, text_of
 
 PROBE_TIMEOUT: Final = 30.0
 """How long a probe may take by default, in seconds."""
@@ -78,7 +78,9 @@ async def ask(
     def answered(value: object) -> ProbeAnswer:
         if isinstance(value, Happened):
             return Happened(value.settled(max_bytes=max_result_bytes))
-        if isinstance(value, NeverWill | NotYet | Unknown):
+        if isinstance(value, NeverWill | Unknown):
+            return replace(value, why=shortened(str(value.why)))  # the model may be told of it (H2)
+        if isinstance(value, NotYet):
             return value
         return Unknown(f"the probe answered with {type(value).__name__}, which is no answer")
 

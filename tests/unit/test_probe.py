@@ -39,6 +39,16 @@ async def test_a_probes_answer_is_passed_on(executor, answer):
         assert await ask(probe, "key", {}, executor=executor) == answer
 
 
+@pytest.mark.parametrize("kind", [NeverWill, Unknown])
+@pytest.mark.parametrize(
+    ("why", "told"), [("cut \ud83d off", "cut ? off"), ("x" * 9_000, "x" * 1_999 + "…"), (404, "404")]
+)
+async def test_what_a_probe_says_can_be_told(executor, kind, why, told):
+    """I7, H2: it may go into the transcript, which has to be readable afterwards."""
+    for probe in both(kind(why)):
+        assert await ask(probe, "key", {}, executor=executor) == kind(told)
+
+
 async def test_what_happened_comes_with_the_outcome_to_record(executor):
     """I7: as if the call itself had returned it."""
     for probe in both(Happened({"seat": ("3A",)})):

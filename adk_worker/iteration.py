@@ -29,7 +29,7 @@ from adk_worker.invocation import refuse_invalid, refuse_masked, refuse_unknown
 from adk_worker.messages import Message, ToolCallPart, dump_messages, load_messages
 from adk_worker.model import ModelAnswer, ModelRequest
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
-from adk_worker.results import shortened, whole
+from adk_worker.results import check_readable, shortened, whole
 from adk_worker.scribe import Standing, Turnover, Wrapped
 from adk_worker.spending import reservation_for
 from adk_worker.surroundings import Surroundings
@@ -76,7 +76,9 @@ def _readable(said: Message) -> Message:
     :raises ModelError: it cannot. Nothing is stored, and asked again the model may say something else.
     """
     try:
-        load_messages(dump_messages([said]))
+        text = dump_messages([said])
+        load_messages(text)
+        check_readable(text)  # it stands in a checkpoint too
     except (ValueError, RecursionError) as error:
         why = "a text in it has a lone surrogate, a number no JSON, or it is nested too deeply"
         raise ModelError(f"the model's answer cannot be stored: {why}", transient=True) from error

@@ -568,9 +568,16 @@ async def test_half_a_character_of_the_models_does_not_make_the_transcript_unrea
     assert len(far_side.effects) == 1
 
 
-@pytest.mark.parametrize("argument", ["\ud83d", functools.reduce(lambda inner, _: [inner], range(250), 1)])
+def nested(levels):
+    return functools.reduce(lambda inner, _: [inner], range(levels), 1)
+
+
+@pytest.mark.parametrize("argument", ["\ud83d", nested(250), nested(195)], ids=["half", "deep", "deep in a checkpoint"])
 async def test_arguments_that_cannot_be_read_back_are_not_stored(bench, argument):
-    """H2: the model is asked again, and if it insists the run is parked with its frontier whole."""
+    """H2: the model is asked again, and if it insists the run is parked with its frontier whole.
+
+    That a message can be read does not say that a checkpoint can in which it stands.
+    """
 
     async def script(request):
         return ModelAnswer(calls=(ToolCallPart(id="1", name="nothing", arguments={"seat": argument}),))

@@ -38,7 +38,11 @@ class Outcome(click.ParamType[Any]):
 @click.argument("call", metavar="CALL")
 @options.tenant
 @click.option(
-    "--completed", metavar="JSON", type=Outcome(), default=UNSAID, help="It happened, and returned this; - reads it."
+    "--completed",
+    metavar="JSON",
+    type=Outcome(),
+    default=UNSAID,
+    help="It happened, and returned this; - reads the standard input.",
 )
 @click.option("--never-ran", is_flag=True, help="It did not happen and never will: it is made, under the same key.")
 @click.option("--why", metavar="TEXT", required=True, help="How you know. Kept with the call.")

@@ -262,7 +262,7 @@ class Answer:
 
     :param digest: of the arguments that they have seen, if they say: another one is refused.
     :param answer_id: names this answer. One that comes again under it finds itself given (F5).
-    :raises ConfigurationError: a denial with a grant, or a reason that is too long.
+    :raises ConfigurationError: ``approved`` is no truth value, a denial has a grant, or the reason is none or too long.
     """
 
     request_id: str
@@ -273,11 +273,11 @@ class Answer:
     grant: NewGrant | None = None
 
     def __post_init__(self) -> None:
+        _plain(self)
         if self.grant is not None and not self.approved:
             raise ConfigurationError("a denial grants nothing: give a grant with an approval.")
         if self.reason is not None and len(self.reason) > MAX_REASON:
             raise ConfigurationError(f"the reason has {len(self.reason)} characters; at most {MAX_REASON} are kept.")
-        _tellable(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +287,7 @@ class ApprovalDecision:
     :param by: who says so, and has been authenticated by you.
     :param reason: told to the model with a denial.
     :param digest: of the arguments that they have seen, if they say: other ones are refused.
+    :raises ConfigurationError: ``approved`` is no truth value, or the reason no text.
     """
 
     approved: bool
@@ -295,10 +296,14 @@ class ApprovalDecision:
     digest: str | None = None
 
     def __post_init__(self) -> None:
-        _tellable(self)
+        _plain(self)
 
 
-def _tellable(said: Answer | ApprovalDecision) -> None:
+def _plain(said: Answer | ApprovalDecision) -> None:
+    if type(said.approved) is not bool:  # "no", as a form would have it, would count as yes
+        raise ConfigurationError(f"approved is {said.approved!r}; it has to be True or False.")
+    if said.reason is not None and not isinstance(said.reason, str):
+        raise ConfigurationError(f"the reason is {type(said.reason).__name__}; it has to be a text.")
     # A denial's goes into the transcript, which could not be read with a lone surrogate in it (H2).
     if said.reason is not None:
         object.__setattr__(said, "reason", whole(said.reason))

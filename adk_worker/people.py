@@ -168,6 +168,8 @@ class People:
         )
 
     def _check_reason(self, why: str) -> None:
+        if not isinstance(why, str):
+            raise InvalidNameError(what="reason", reason=f"it must be a text, not {type(why).__name__}")
         if len(why) > MAX_REASON:
             raise InvalidNameError(what="reason", reason=f"it is longer than {MAX_REASON} characters")
         if self._redacting().masker().text(why) != why:

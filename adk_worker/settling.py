@@ -51,11 +51,17 @@ class Word:
     def given(cls, *, completed: object, never_ran: bool, why: str, owner_may_live: bool) -> Word:
         """What somebody's arguments say.
 
-        :raises ConfigurationError: neither ``completed`` nor ``never_ran``, or both, or a flag that means nothing.
+        :raises ConfigurationError: neither ``completed`` nor ``never_ran``, or both, or a flag that means nothing,
+            or is neither true nor false.
         :raises InvalidNameError: ``why`` is no text, or empty, or too long.
         :raises NotJSONError: ``completed`` is none.
         :raises ValueTooLargeError: it is larger than the result of a tool may be.
         """
+        for name, flag in (("never_ran", never_ran), ("owner_may_live", owner_may_live)):
+            if type(flag) is not bool:  # "no", as a form would have it, would count as yes
+                raise ConfigurationError(f"{name} is {flag!r}; it has to be True or False.")
+        if not isinstance(why, str):
+            raise InvalidNameError(what="reason", reason=f"it must be a text, not {type(why).__name__}")
         if (completed is not UNSAID) is never_ran:
             raise ConfigurationError(
                 "a call is settled by one of two: what it returned (--completed JSON, completed=…), or that it never "

@@ -8,10 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from adk_worker.approvals import SYSTEM_TIMEOUT, Approval, NewGrant, RequestState
+from adk_worker.approvals import SYSTEM_TIMEOUT, Answer, Approval, ApprovalDecision, NewGrant, RequestState
 from adk_worker.checkpoint import CheckpointBoundary, decode_checkpoint, encode_checkpoint
 from adk_worker.client import Fleet
-from adk_worker.errors import ApprovalRefusedError, CommitUnknownError, InvalidNameError, NotAllowedError
+from adk_worker.errors import (
+    ApprovalRefusedError,
+    CommitUnknownError,
+    ConfigurationError,
+    InvalidNameError,
+    NotAllowedError,
+)
 from adk_worker.events import EventKind
 from adk_worker.idempotency import ClaimState
 from adk_worker.memory import MemoryData, memory_stores
@@ -342,8 +348,8 @@ async def test_an_answer_says_what_it_has_seen(bench, far_side):
 
 @pytest.mark.parametrize(
     ("why", "said"),
-    [("x" * 2_001, "longer than"), ("it has ghp_" + "a1B2c3D4e5F6" * 3, "looks like a secret")],
-    ids=["long", "secret"],
+    [("x" * 2_001, "longer than"), ("it has ghp_" + "a1B2c3D4e5F6" * 3, "looks like a secret"), (5, "must be a text")],
+    ids=["long", "secret", "no text"],
 )
 async def test_a_reason_is_one_that_may_be_kept(bench, far_side, why, said):
     """R1: nothing in the run's own numbering can stand for what a person has typed here."""
@@ -354,6 +360,15 @@ async def test_a_reason_is_one_that_may_be_kept(bench, far_side, why, said):
         await bench.fleet.deny("run_1", "req-1", why=why, **RUN)
 
     assert (await bench.pending())[0].state is RequestState.PENDING
+
+
+@pytest.mark.parametrize("approved", ["no", "false", 0, 1, None])
+def test_what_is_neither_yes_nor_no_decides_nothing(approved):
+    """P1: a form's "no" would count as yes."""
+    with pytest.raises(ConfigurationError, match="has to be True or False"):
+        ApprovalDecision(approved=approved, by="ann")
+    with pytest.raises(ConfigurationError, match="has to be True or False"):
+        Answer(request_id="req-1", approved=approved, answer_id="one")
 
 
 async def test_a_reason_with_a_byte_of_no_text_is_told_without_it(bench, far_side):

@@ -62,7 +62,7 @@ class Errand:
 async def carry_out(
     errand: Errand, stores: Stores, which: Which, *, dry_run: bool = False, limit: int | None = None
 ) -> AsyncIterator[BulkOutcome]:
-    """What came of each of up to ``limit`` runs, one after the other as they are asked for.
+    """What came of each run, one after the other as they are asked for, until ``limit`` of them are done, or due.
 
     The verifier is asked for all of them together, and then for each (P5). A ``dry_run`` writes nothing; that somebody
     holds the lease of a run is not seen in it.
@@ -78,8 +78,10 @@ async def carry_out(
     async for run in _chosen(errand.action, stores, which):
         if left is not None and left <= 0:
             return
-        left = None if left is None else left - 1
-        yield await _outcome(errand, stores, run, dry_run=dry_run)
+        outcome = await _outcome(errand, stores, run, dry_run=dry_run)
+        if left is not None and outcome.came in {Came.DONE, Came.DUE}:
+            left -= 1  # what is always refused must not stand in front of all others, however often it is asked
+        yield outcome
 
 
 async def _outcome(errand: Errand, stores: Stores, run: Run, *, dry_run: bool) -> BulkOutcome:

@@ -367,7 +367,7 @@ class Fleet(People):
         :param which: what they have in common; or runs as you have listed them, which are left alone if they have moved
             since. Those that have ended are not among the former.
         :param dry_run: say which ones they are, and write nothing.
-        :param limit: no more than so many.
+        :param limit: no more than so many; those that are refused or have moved are not counted.
 
         It raises what :func:`adk_worker.bulk.carry_out` does.
         """

@@ -70,7 +70,9 @@ def many(command: F) -> F:
             agent,
             since,
             until,
-            click.option("--limit", type=click.IntRange(min=1), metavar="N", help="No more than so many."),
+            click.option(
+                "--limit", type=click.IntRange(min=1), metavar="N", help="No more than so many that it can be done to."
+            ),
             click.option("--dry-run", is_flag=True, help="Say which ones they are, and do nothing."),
             click.option("--yes", is_flag=True, help="Do not ask."),
             options.by,

@@ -214,6 +214,17 @@ async def test_no_more_than_so_many(fleet, stores):
     assert len(await told(fleet.resume_many(RunFilter(), by="ana", limit=10))) == 3
 
 
+async def test_what_cannot_be_done_is_not_counted(fleet, stores):
+    """P2: else those that are always refused would stand before all others, however often it is asked."""
+    await failed(stores, "due")
+    await Driver(stores, run_id="queued").submit()
+    listed = [run async for run in fleet.list()]
+
+    for dry_run, came in ((True, Came.DUE), (False, Came.DONE)):
+        outcomes = await told(fleet.resume_many(listed, by="ana", limit=1, dry_run=dry_run))
+        assert outcomes == {"queued": Came.REFUSED, "due": came}
+
+
 @pytest.mark.parametrize("status", [RunStatus.COMPLETED, RunStatus.RUNNING, RunStatus.WAITING_APPROVAL])
 async def test_a_status_that_cannot_be_queued_again_is_refused_at_once(fleet, status):
     with pytest.raises(ConfigurationError, match="failed, parked, queued"):

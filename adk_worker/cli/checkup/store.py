@@ -22,7 +22,7 @@ _EXPIRES: Final = 30.0
 _SWEEPS: Final = 6
 """So many sweeps may be missed before somebody has to look."""
 
-_TO_HAVE_IT_REAP: Final = (
+_TO_REAP: Final = (
     "start beat (`celery -A tasks.app beat`) and a control worker (`celery -A tasks.app worker -Q adk.control`), or "
     "see their logs for `not_swept`"
 )
@@ -117,11 +117,11 @@ def clocks(store_now: float, before: float, after: float) -> Finding:
 def sweeps(swept: Sweep, *, every: float) -> Finding:
     """Whether anything reaps."""
     if swept.last is None:
-        return fail("sweeps", "nothing has ever swept: a run whose worker dies is never taken up again", _TO_HAVE_IT_REAP)
+        return fail("sweeps", "nothing has ever swept: a run whose worker dies is never taken up again", _TO_REAP)
     age = max(0.0, swept.now - swept.last)
     found = f"the last sweep was {age:.0f} s ago; one is due every {every:g} s"
     if age > max(_SWEEPS * every, _EXPIRES):
-        return fail("sweeps", f"{found}: runs whose worker died stand still", _TO_HAVE_IT_REAP)
+        return fail("sweeps", f"{found}: runs whose worker died stand still", _TO_REAP)
     return ok("sweeps", found)
 
 

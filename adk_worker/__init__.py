@@ -122,7 +122,7 @@ if TYPE_CHECKING:
     from adk_worker.sealing import SealKey, SealKeys
     from adk_worker.settings import Settings
     from adk_worker.tools import Tool, tool
-    from adk_worker.transitions import Attention, FleetPolicy
+    from adk_worker.transitions.runs import Attention, FleetPolicy
 
 __all__ = [
     "CHECKPOINT_FORMAT",
@@ -332,7 +332,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "sealing": "SealKey SealKeys",
         "settings": "Settings",
         "tools": "Tool tool",
-        "transitions": "Attention FleetPolicy",
+        "transitions.runs": "Attention FleetPolicy",
     }
 )
 """Each module, and the names that are here of it."""

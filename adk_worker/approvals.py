@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from adk_worker.actors import Actor
     from adk_worker.runs import Dispatch, Run
-    from adk_worker.transitions import FleetPolicy
+    from adk_worker.transitions.runs import FleetPolicy
 
 EXPIRES_IN: Final = 86_400.0
 """How long a request waits for its answer unless something else is declared, in seconds: a day."""

@@ -19,7 +19,7 @@ from adk_worker.registry import Registry
 from adk_worker.results import text_of
 from adk_worker.runs import Dispatch, Run, RunStatus, RunStore
 from adk_worker.steps import Dispatcher
-from adk_worker.transitions import FleetPolicy
+from adk_worker.transitions.runs import FleetPolicy
 
 _FAILURES: Final = 3
 """After so many failed publications in a row the broker is taken to be away; the reaper publishes what is queued."""

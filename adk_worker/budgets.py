@@ -8,7 +8,7 @@ from typing import Final
 from adk_worker.actors import Actor
 from adk_worker.ledger import Account, BudgetChange
 from adk_worker.runs import RunStore, Submitted
-from adk_worker.transitions import FleetPolicy
+from adk_worker.transitions.runs import FleetPolicy
 
 _BATCH: Final = 100
 

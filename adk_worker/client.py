@@ -28,7 +28,7 @@ from adk_worker.runs import NewRun, Run, RunStatus, Stores, Submitted
 from adk_worker.settlement import UNSAID
 from adk_worker.submission import checked
 from adk_worker.sync import SyncFace
-from adk_worker.transitions import Attention, FleetPolicy
+from adk_worker.transitions.runs import Attention, FleetPolicy
 
 if TYPE_CHECKING:
     from adk_worker.redaction import Redactor

@@ -30,7 +30,7 @@ from adk_worker.registry import Registry
 from adk_worker.resume import plan_resume
 from adk_worker.runs import Run, RunStatus, Stores
 from adk_worker.sealing import SealKeys
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 from adk_worker.walk import each_run
 
 CONFLICTS: Final[Mapping[type[Exception], Attention]] = MappingProxyType(

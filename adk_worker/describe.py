@@ -26,7 +26,7 @@ from adk_worker.messages import canonical_json
 from adk_worker.printable import printable, printable_lines, time_of
 from adk_worker.questions import granted, waiting
 from adk_worker.runs import Run, RunStatus
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 
 _MAX_TEXT: Final = 2_000
 _MAX_DATA: Final = 300

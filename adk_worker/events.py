@@ -17,7 +17,7 @@ from adk_worker.approvals import ApprovalRequest, Grant
 from adk_worker.checkpoint import Journal
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.ledger import Budget
-from adk_worker.transitions import Attention, Reason, State, Verdict
+from adk_worker.transitions.runs import Attention, Reason, State, Verdict
 
 
 class EventKind(StrEnum):

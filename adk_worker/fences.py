@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adk_worker.errors import StaleFenceError
-from adk_worker.lease_transitions import LeaseState
+from adk_worker.transitions.leases import LeaseState
 
 
 def check_fence(lease: LeaseState | None, *, tenant: str, run_id: str, fence: int, seen: int) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from adk_worker.errors import ConfigurationError
 from adk_worker.names import check_name
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 
 if TYPE_CHECKING:
     from adk_worker.runs import Run, RunStatus

@@ -23,7 +23,7 @@ from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Boundary, Committed, Stores
 from adk_worker.scribe import Standing, Turnover, Wrapped
 from adk_worker.spending import Spending
-from adk_worker.transitions import Attention, FleetPolicy, Then, Verdict
+from adk_worker.transitions.runs import Attention, FleetPolicy, Then, Verdict
 
 T = TypeVar("T")
 

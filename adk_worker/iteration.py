@@ -34,7 +34,7 @@ from adk_worker.scribe import Standing, Turnover, Wrapped
 from adk_worker.spending import reservation_for
 from adk_worker.surroundings import Surroundings
 from adk_worker.tools import Tool
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 from adk_worker.turn import Turn, TurnEnd, Undecided
 
 

@@ -28,7 +28,7 @@ from adk_worker.errors import BudgetError
 if TYPE_CHECKING:
     from adk_worker.lease import RunLease
     from adk_worker.runs import Committed, Submitted
-    from adk_worker.transitions import FleetPolicy
+    from adk_worker.transitions.runs import FleetPolicy
 
 HIGHEST: Final = 1 << 53
 """Amounts stay within what every reader of JSON carries exactly."""

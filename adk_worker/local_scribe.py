@@ -20,7 +20,7 @@ from adk_worker.memory.lone_ledgers import MemoryLedgers
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.scribe import Standing, Turnover, Wrapped
 from adk_worker.spending import Spending
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 
 
 class LocalScribe:

@@ -15,7 +15,7 @@ from adk_worker.log import get_logger
 from adk_worker.names import check_name, check_run
 from adk_worker.results import text_of
 from adk_worker.runs import Dispatch, Run, Stores, Submitted
-from adk_worker.transitions import FleetPolicy
+from adk_worker.transitions.runs import FleetPolicy
 
 if TYPE_CHECKING:
     from adk_worker.redaction import Redactor

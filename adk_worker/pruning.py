@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adk_worker.errors import ConfigurationError
-from adk_worker.transitions import Phase
+from adk_worker.transitions.runs import Phase
 
 
 @dataclass(frozen=True, slots=True)

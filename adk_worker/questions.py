@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from adk_worker.approval_transitions import standing
 from adk_worker.approvals import ApprovalRequest, Approvals, Grant
 from adk_worker.evidence import quoted
 from adk_worker.messages import canonical_json
 from adk_worker.printable import printable, time_of
+from adk_worker.transitions.approvals import standing
 
 _MAX_ARGUMENTS: Final = 2_000
 

@@ -1,8 +1,8 @@
 """The reaper: one sweep over the lapsed leases of the fleet.
 
-What to do with a lapsed lease is decided by :func:`adk_worker.transitions.reap` and written by the store, one atomic
-compare-and-set each, so that any number of reapers may sweep at once. Here is what surrounds that: whether deaths
-count, and what is published.
+What to do with a lapsed lease is decided by :func:`adk_worker.transitions.runs.reap` and written by the store, one
+atomic compare-and-set each, so that any number of reapers may sweep at once. Here is what surrounds that: whether
+deaths count, and what is published.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from adk_worker.approvals import Expired
-from adk_worker.lease_transitions import Holding
 from adk_worker.log import get_logger
 from adk_worker.results import text_of
 from adk_worker.runs import Dispatch, Reaped, RunStore
 from adk_worker.steps import Dispatcher
-from adk_worker.transitions import FleetPolicy, Verdict
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import FleetPolicy, Verdict
 
 _log = get_logger(__name__)
 

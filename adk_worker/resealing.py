@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from adk_worker.lease_transitions import Holding
 from adk_worker.outcomes import ToolOutcome
-from adk_worker.transitions import Phase, State
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import Phase, State
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ from adk_worker.settlement import UNSAID, takes_decisions
 from adk_worker.settling import Word, done, meant
 from adk_worker.spending import Spending
 from adk_worker.surroundings import Surroundings
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 
 DEFAULT_TOOL_THREADS: Final = 8
 

@@ -1,8 +1,8 @@
 """Runs as the fleet keeps them, and :class:`RunStore`: the one fenced write that a boundary is.
 
-The rules themselves are in :mod:`adk_worker.transitions`. A run store reads a run's row and its lease's under one lock,
-asks the table, and writes the answer in the same transaction together with whatever belongs to it: the checkpoint, the
-transcript's segment, outcomes, and events.
+The rules themselves are in :mod:`adk_worker.transitions.runs`. A run store reads a run's row and its lease's under one
+lock, asks the table, and writes the answer in the same transaction together with whatever belongs to it: the
+checkpoint, the transcript's segment, outcomes, and events.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from adk_worker.filters import RunFilter
 from adk_worker.history import HistoryStore, Segment
 from adk_worker.idempotency import Claim, IdempotencyStore, Intent
 from adk_worker.lease import LeaseStore, RunLease
-from adk_worker.lease_transitions import Holding
 from adk_worker.ledger import Budget, Charge, Ledger, LedgerStore
 from adk_worker.lifecycle import Lifecycle
 from adk_worker.messages import Usage
@@ -30,7 +29,8 @@ from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
 from adk_worker.resealing import Reseals
 from adk_worker.settlement import Settled, Settlement
-from adk_worker.transitions import Attention, FleetPolicy, Phase, Reason, Then, Verdict
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import Attention, FleetPolicy, Phase, Reason, Then, Verdict
 
 
 class RunStatus(StrEnum):

@@ -12,7 +12,7 @@ from adk_worker.checkpoint import Checkpoint, Journal
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.ledger import Reservation
 from adk_worker.outcomes import ToolOutcome
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 
 
 class Turnover(StrEnum):

@@ -26,7 +26,7 @@ from adk_worker.log import get_logger
 from adk_worker.providers.policy import Endpoint, ModelPolicy, Prefix, Price
 from adk_worker.results import MAX_RESULT_BYTES
 from adk_worker.spelling import sentence, strangers
-from adk_worker.transitions import FleetPolicy
+from adk_worker.transitions.runs import FleetPolicy
 from adk_worker.urls import without_secrets
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """What a person decides about a call that may have happened (I8): what is asked, and what came of it.
 
-The rules are in :mod:`adk_worker.settle_transitions`.
+The rules are in :mod:`adk_worker.transitions.settling`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How a person settles a call that may have happened (I8): what they may say, which call they mean, and the asking.
 
 The fleet's client and the runner in process both come here; what it does to the claim, and to the run that waits for
-it, is in :mod:`adk_worker.settle_transitions`.
+it, is in :mod:`adk_worker.transitions.settling`.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ from adk_worker.results import MAX_RESULT_BYTES, text_of
 from adk_worker.runs import Committed, Dispatch, Run, Stores, Taken
 from adk_worker.spending import Spending
 from adk_worker.surroundings import Surroundings
-from adk_worker.transitions import Attention, FleetPolicy, Reason, Verdict
+from adk_worker.transitions.runs import Attention, FleetPolicy, Reason, Verdict
 
 _LONGEST_TRACEBACK: Final = 50_000
 """Characters; of a longer one the error's own words are left out, which are what makes it long."""

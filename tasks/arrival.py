@@ -16,7 +16,7 @@ from adk_worker.liveness import ProcessIdentity
 from adk_worker.registry import Registry
 from adk_worker.results import text_of
 from adk_worker.runs import Stores
-from adk_worker.transitions import FleetPolicy
+from adk_worker.transitions.runs import FleetPolicy
 from tasks.dispatch import CeleryDispatcher
 
 _THREAD: Final = "adk-arrival"

@@ -19,7 +19,7 @@ from adk_worker.liveness import Holder
 from adk_worker.reaper import bury
 from adk_worker.results import text_of
 from adk_worker.runs import Stores
-from adk_worker.transitions import FleetPolicy
+from adk_worker.transitions.runs import FleetPolicy
 from tasks.dispatch import CeleryDispatcher
 
 _log = structlog.get_logger(__name__)

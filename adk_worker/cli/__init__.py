@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from adk_worker.registry import Registry
     from adk_worker.runs import Stores
     from adk_worker.steps import Dispatcher
-    from adk_worker.transitions import FleetPolicy
+    from adk_worker.transitions.runs import FleetPolicy
 
 __all__ = ["frontier_main", "main", "resume_main"]
 

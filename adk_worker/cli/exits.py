@@ -32,7 +32,7 @@ from adk_worker.errors import (
     ValueTooLargeError,
     WaitTimeoutError,
 )
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 
 if TYPE_CHECKING:
     from adk_worker.inspection import Inspection

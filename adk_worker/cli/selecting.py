@@ -12,7 +12,7 @@ import click
 from adk_worker.cli import options
 from adk_worker.filters import RunFilter
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 
 F = TypeVar("F", bound=Callable[..., Any])
 

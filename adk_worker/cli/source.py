@@ -16,7 +16,7 @@ from adk_worker.errors import AdkError, ConfigurationError
 from adk_worker.lease import LeasePolicy
 from adk_worker.ledger import Budget
 from adk_worker.runs import Dispatch, Stores
-from adk_worker.transitions import FleetPolicy
+from adk_worker.transitions.runs import FleetPolicy
 
 if TYPE_CHECKING:
     from adk_worker.redaction import Redactor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adk_worker import claim_transitions, events, ledger, transitions
+from adk_worker import events, ledger
 from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.lease import RunLease
@@ -14,7 +14,9 @@ from adk_worker.memory.data import MemoryData, RunKey, StoredCheckpoint
 from adk_worker.memory.writing import committed, end_cancelled, state_under, unless_refused
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Boundary, Committed, Taken
-from adk_worker.transitions import FleetPolicy, State, Then, Verdict
+from adk_worker.transitions import claims as claim_transitions
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions.runs import FleetPolicy, State, Then, Verdict
 
 
 def take(data: MemoryData, key: RunKey, *, ticket: int, holder: str, ttl: float) -> Taken | None:
@@ -22,7 +24,7 @@ def take(data: MemoryData, key: RunKey, *, ticket: int, holder: str, ttl: float)
     if key not in data.runs:
         return None
     at = data.at()
-    moved = transitions.take(journal.state_of(data, key), ticket=ticket, holder=holder, at=at, ttl=ttl)
+    moved = run_transitions.take(journal.state_of(data, key), ticket=ticket, holder=holder, at=at, ttl=ttl)
     if moved.verdict is Verdict.CANCELLED:
         end_cancelled(data, key, moved.state, at=at)
     if moved.verdict is not Verdict.DONE:
@@ -37,7 +39,7 @@ def begin(
     """See :meth:`adk_worker.runs.RunStore.begin`."""
     key, state = state_under(data, lease)
     at = data.at()
-    moved = unless_refused(transitions.begin(state, fence=lease.fence, ahead=ahead), lease)
+    moved = unless_refused(run_transitions.begin(state, fence=lease.fence, ahead=ahead), lease)
     if moved.verdict is Verdict.CANCELLED:
         return end_cancelled(data, key, moved.state, at=at, fence=lease.fence), ()
     stand: dict[str, Claim] = {}
@@ -63,7 +65,7 @@ def commit(data: MemoryData, lease: RunLease, boundary: Boundary, *, policy: Fle
     key, state = state_under(data, lease)
     frontier = boundary.checkpoint
     at = data.at()
-    moved = transitions.commit(
+    moved = run_transitions.commit(
         state,
         fence=lease.fence,
         sequence=frontier.sequence,

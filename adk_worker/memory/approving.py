@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adk_worker import approval_transitions, events, refusals, transitions
+from adk_worker import events, refusals
 from adk_worker.actors import Actor
 from adk_worker.approvals import Answer, Answered, Approvals, Expired, Grant
 from adk_worker.errors import RunNotFoundError
 from adk_worker.events import NewEvent
-from adk_worker.lease_transitions import Holding, StoreTime
 from adk_worker.memory import asked, journal, reading
 from adk_worker.memory.data import MemoryData, RunKey, StoredApprovals
 from adk_worker.memory.writing import end_cancelled
 from adk_worker.runs import Dispatch
-from adk_worker.transitions import FleetPolicy, Phase, Verdict
+from adk_worker.transitions import approvals as approval_transitions
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions.leases import Holding, StoreTime
+from adk_worker.transitions.runs import FleetPolicy, Phase, Verdict
 
 
 def answer(data: MemoryData, key: RunKey, given: Answer, *, by: Actor, policy: FleetPolicy) -> Answered:
@@ -71,7 +73,7 @@ def _follow(
         asked.save(data, key, approvals)
         journal.write(data, key, state, told, at=at, detail=approvals.waiting_on)
         return
-    moved = transitions.answered(state, at=at, policy=policy)
+    moved = run_transitions.answered(state, at=at, policy=policy)
     asked.save(data, key, approvals)
     match moved.verdict:
         case Verdict.DONE:

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from pydantic import TypeAdapter
 
-from adk_worker import approval_transitions
-from adk_worker.approval_transitions import Bound
 from adk_worker.approvals import Approvals
 from adk_worker.idempotency import Intent
-from adk_worker.lease_transitions import StoreTime
 from adk_worker.memory.data import MemoryData, RunKey, StoredApprovals
 from adk_worker.messages import canonical_json
 from adk_worker.runs import Boundary
+from adk_worker.transitions import approvals as approval_transitions
+from adk_worker.transitions.approvals import Bound
+from adk_worker.transitions.leases import StoreTime
 
 _APPROVALS: TypeAdapter[Approvals] = TypeAdapter(Approvals)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from adk_worker.errors import ConfigurationError
-from adk_worker.lease_transitions import MAX_EPOCH
 from adk_worker.memory.checkpoints import MemoryCheckpointStore
 from adk_worker.memory.data import MemoryData
 from adk_worker.memory.history import MemoryHistoryStore
@@ -11,6 +10,7 @@ from adk_worker.memory.idempotency import MemoryIdempotencyStore
 from adk_worker.memory.leases import MemoryLeaseStore
 from adk_worker.memory.runs import MemoryRunStore
 from adk_worker.runs import Stores, Sweep
+from adk_worker.transitions.leases import MAX_EPOCH
 
 
 class MemoryLifecycle:

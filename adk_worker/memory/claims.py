@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from pydantic import TypeAdapter
 
-from adk_worker import claim_transitions, events, transitions
+from adk_worker import events
 from adk_worker.idempotency import Claim, ClaimState
 from adk_worker.memory import journal
 from adk_worker.memory.data import ClaimKey, MemoryData, RunKey, StoredClaim
 from adk_worker.messages import canonical_json
-from adk_worker.transitions import FleetPolicy, Phase, Verdict
+from adk_worker.transitions import claims as claim_transitions
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions.runs import FleetPolicy, Phase, Verdict
 
 _CLAIM: TypeAdapter[Claim] = TypeAdapter(Claim)
 
@@ -68,7 +70,7 @@ def follow(data: MemoryData, run: RunKey, key: str) -> None:
     """Do what follows once nothing is undecided about a call: queue the run that waits for it, let a frontier go."""
     at = data.at()
     state = journal.state_of(data, run)
-    moved = transitions.heal(state, key=key, at=at, policy=FleetPolicy())
+    moved = run_transitions.heal(state, key=key, at=at, policy=FleetPolicy())
     if moved.verdict is Verdict.DONE:
         journal.write(data, run, moved.state, [events.healed(key)], at=at, detail=None)
     elif moved.verdict is Verdict.PARKED:

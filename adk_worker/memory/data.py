@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from adk_worker.claim_transitions import ResumeClaim
 from adk_worker.errors import StaleFenceError
 from adk_worker.fences import check_fence
 from adk_worker.history import StoredSegment
 from adk_worker.lease import QUEUE, RunLease
-from adk_worker.lease_transitions import Holding, LeaseState, StoreTime
 from adk_worker.ledger import Account, Ledger, Reservation
-from adk_worker.transitions import State
+from adk_worker.transitions.claims import ResumeClaim
+from adk_worker.transitions.leases import Holding, LeaseState, StoreTime
+from adk_worker.transitions.runs import State
 
 T = TypeVar("T")
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from adk_worker import events, settle_transitions
+from adk_worker import events
 from adk_worker.errors import RunNotFoundError
 from adk_worker.idempotency import Claim
-from adk_worker.lease_transitions import Holding
 from adk_worker.memory import claims, journal, reading
 from adk_worker.memory.data import MemoryData, RunKey
 from adk_worker.memory.writing import end_cancelled
 from adk_worker.refusals import decision_refused
 from adk_worker.settlement import Settled, Settlement
-from adk_worker.transitions import FleetPolicy, Phase, Verdict
+from adk_worker.transitions import settling as settle_transitions
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import FleetPolicy, Phase, Verdict
 
 
 def decide_of_run(data: MemoryData, key: RunKey, seen: Claim, asked: Settlement, *, policy: FleetPolicy) -> Settled:

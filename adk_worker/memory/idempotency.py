@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from adk_worker import claim_transitions
 from adk_worker.errors import ResumeConflictError
 from adk_worker.idempotency import RESUME_CLAIM_SECONDS, Claim, Intent, check_claim
 from adk_worker.lease import check_ttl
@@ -13,6 +12,7 @@ from adk_worker.memory.data import MemoryData
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.settlement import Settled, Settlement
+from adk_worker.transitions import claims as claim_transitions
 
 
 class MemoryIdempotencyStore:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from adk_worker.events import NewEvent
-from adk_worker.lease_transitions import StoreTime
 from adk_worker.memory.data import MemoryData, RunKey, StoredEvent
 from adk_worker.messages import canonical_json
-from adk_worker.transitions import State
+from adk_worker.transitions.leases import StoreTime
+from adk_worker.transitions.runs import State
 
 
 def state_of(data: MemoryData, key: RunKey) -> State:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from adk_worker import lease_transitions
 from adk_worker.errors import RunLeaseError
 from adk_worker.lease import RunLease, check_holder, check_ttl
-from adk_worker.lease_transitions import Holding
 from adk_worker.memory.data import MemoryData, as_run_lease, stale
 from adk_worker.names import check_run
-from adk_worker.transitions import Phase
+from adk_worker.transitions import leases as lease_transitions
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import Phase
 
 
 class MemoryLeaseStore:

@@ -7,17 +7,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from adk_worker import budget_transitions, events, ledger, refusals, transitions
+from adk_worker import events, ledger, refusals
 from adk_worker.actors import Actor
 from adk_worker.errors import RunNotFoundError
 from adk_worker.lease import RunLease
-from adk_worker.lease_transitions import StoreTime
 from adk_worker.ledger import Account, Booked, BudgetChange, Closed, Refusal, Reservation, Scope, Unaccounted
 from adk_worker.memory import journal, reading
 from adk_worker.memory.data import MemoryData, RunKey
 from adk_worker.memory.writing import committed, end_cancelled, state_under, unless_refused
 from adk_worker.runs import Committed, Submitted
-from adk_worker.transitions import FleetPolicy, Phase, State, Verdict
+from adk_worker.transitions import budgets as budget_transitions
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions.leases import StoreTime
+from adk_worker.transitions.runs import FleetPolicy, Phase, State, Verdict
 
 
 def limited(data: MemoryData, key: RunKey) -> bool:
@@ -29,7 +31,7 @@ def reserve(data: MemoryData, lease: RunLease, asked: Reservation) -> Committed:
     """See :meth:`adk_worker.ledger.LedgerStore.reserve`."""
     key, state = state_under(data, lease)
     at = data.at()
-    moved = unless_refused(transitions.begin(state, fence=lease.fence, ahead=False), lease)
+    moved = unless_refused(run_transitions.begin(state, fence=lease.fence, ahead=False), lease)
     stands = data.runs[key].ledger
     asked = replace(asked, fence=lease.fence)
     if moved.verdict is Verdict.CANCELLED:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from adk_worker import claim_transitions
 from adk_worker.memory import claims
 from adk_worker.memory.data import MemoryData, RunKey
 from adk_worker.memory.reading import number_of
 from adk_worker.pruning import Prune, Pruned
+from adk_worker.transitions import claims as claim_transitions
 
 
 def prune(data: MemoryData, which: Prune, *, limit: int, after: str | None) -> Pruned:

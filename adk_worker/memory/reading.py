@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from adk_worker.errors import InvalidNameError
 from adk_worker.events import Event
 from adk_worker.filters import RunFilter
-from adk_worker.lease_transitions import Holding
 from adk_worker.memory import journal
 from adk_worker.memory.data import MemoryData, RunKey, as_run_lease
 from adk_worker.messages import Usage
 from adk_worker.runs import Run, RunStatus, Taken
+from adk_worker.transitions.leases import Holding
 
 
 def run_of(data: MemoryData, key: RunKey) -> Run:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adk_worker import claim_transitions, events, ledger, refusals, transitions
+from adk_worker import events, ledger, refusals
 from adk_worker.actors import Actor
 from adk_worker.errors import RunNotFoundError
 from adk_worker.events import NewEvent
@@ -14,7 +14,9 @@ from adk_worker.memory import claims, journal, ledgers, reading
 from adk_worker.memory.data import MemoryData, RunKey
 from adk_worker.memory.writing import committed, end_cancelled, state_under, unless_refused
 from adk_worker.runs import Committed, Run, Submitted
-from adk_worker.transitions import Attention, FleetPolicy, Moved, Reason, State, Verdict
+from adk_worker.transitions import claims as claim_transitions
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions.runs import Attention, FleetPolicy, Moved, Reason, State, Verdict
 
 
 def park(
@@ -30,7 +32,7 @@ def park(
     key, state = state_under(data, lease)
     at = data.at()
     parked_on = tuple(claim.key for claim in undecided)
-    moved = transitions.park(state, fence=lease.fence, attention=attention, parked_on=parked_on)
+    moved = run_transitions.park(state, fence=lease.fence, attention=attention, parked_on=parked_on)
     unless_refused(moved, lease)
     booked = ledger.lost(data.runs[key].ledger, in_flight=False)
     if moved.verdict is Verdict.CANCELLED:
@@ -49,7 +51,7 @@ def fail(data: MemoryData, lease: RunLease, *, detail: str, told: Sequence[NewEv
     """See :meth:`adk_worker.runs.RunStore.fail`."""
     key, state = state_under(data, lease)
     at = data.at()
-    moved = unless_refused(transitions.fail(state, fence=lease.fence), lease)
+    moved = unless_refused(run_transitions.fail(state, fence=lease.fence), lease)
     booked = ledger.lost(data.runs[key].ledger, in_flight=asked)
     ledgers.close(data, key, booked.closed)
     if moved.verdict is Verdict.CANCELLED:
@@ -73,7 +75,7 @@ def give_back(
     """See :meth:`adk_worker.runs.RunStore.give_back`."""
     key, state = state_under(data, lease)
     at = data.at()
-    moved = transitions.give_back(
+    moved = run_transitions.give_back(
         state, fence=lease.fence, reason=reason, at=at, policy=policy, attention=attention, delay=delay
     )
     unless_refused(moved, lease)
@@ -97,7 +99,7 @@ def requeue(data: MemoryData, key: RunKey, *, by: Actor, policy: FleetPolicy, se
     at = data.at()
     state = _state(data, key)
     refusals.unless_changed(reading.run_of(data, key), seen)
-    moved = transitions.requeue(state, at=at, policy=policy)
+    moved = run_transitions.requeue(state, at=at, policy=policy)
     if moved.verdict is not Verdict.DONE:
         stored = data.checkpoints.get(key)
         raise refusals.requeue_refused(reading.run_of(data, key), stored=stored.sequence if stored else 0)
@@ -110,7 +112,7 @@ def cancel(data: MemoryData, key: RunKey, *, by: Actor, seen: Run | None = None)
     at = data.at()
     state = _state(data, key)
     refusals.unless_changed(reading.run_of(data, key), seen)
-    moved: Moved = transitions.cancel(state)
+    moved: Moved = run_transitions.cancel(state)
     told = () if state.cancel_requested else (events.cancel_requested(by),)
     match moved.verdict:
         case Verdict.REFUSED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adk_worker import claim_transitions, events, lease_transitions, submission, transitions
+from adk_worker import events, submission
 from adk_worker.actors import Actor
 from adk_worker.approvals import Answer, Answered, Asked, Expired, Grant
 from adk_worker.errors import ClaimOwnerError, ConfigurationError, RunExistsError
@@ -12,7 +12,6 @@ from adk_worker.events import Event, NewEvent
 from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Claim, Intent, check_claim
 from adk_worker.lease import RunLease, check_holder, check_ttl
-from adk_worker.lease_transitions import Holding, StoreTime
 from adk_worker.ledger import Account, BudgetChange, Ledger, Reservation
 from adk_worker.memory import (
     advancing,
@@ -36,7 +35,11 @@ from adk_worker.pruning import Prune, Pruned
 from adk_worker.resealing import Reseal
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, Submitted, Sweep, Taken
 from adk_worker.settlement import Settled, Settlement
-from adk_worker.transitions import Attention, FleetPolicy, Phase, Reason
+from adk_worker.transitions import claims as claim_transitions
+from adk_worker.transitions import leases as lease_transitions
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions.leases import Holding, StoreTime
+from adk_worker.transitions.runs import Attention, FleetPolicy, Phase, Reason
 
 
 class MemoryRunStore:
@@ -301,7 +304,7 @@ class MemoryRunStore:
             # Of a run in process: what it has done is not this request's to carry on.
             raise RunExistsError(tenant=asked.tenant, run_id=asked.run_id, agent=data.checkpoints[key].agent)
         at = data.at()
-        state = transitions.submit(at=at, policy=policy, fence=data.lease(key).fence)
+        state = run_transitions.submit(at=at, policy=policy, fence=data.lease(key).fence)
         said = {"agent": asked.agent, "input": asked.input, "metadata": asked.metadata, "masks": asked.masks}
         data.runs[key] = StoredRun(
             canonical_json(said),

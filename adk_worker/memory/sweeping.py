@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adk_worker import events, ledger, transitions
+from adk_worker import events, ledger
 from adk_worker.lease import RunLease
-from adk_worker.lease_transitions import Holding
 from adk_worker.liveness import of_host
 from adk_worker.memory import journal, ledgers
 from adk_worker.memory.data import MemoryData, RunKey, as_run_lease
 from adk_worker.memory.writing import end_cancelled
 from adk_worker.runs import Dispatch, Reaped
-from adk_worker.transitions import FleetPolicy, Phase, Verdict
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import FleetPolicy, Phase, Verdict
 
 
 def lapsed(data: MemoryData) -> Sequence[tuple[float, RunKey]]:
@@ -49,7 +50,7 @@ def reap(
     """Act on one lease; ``None`` if there is nothing to act on."""
     at = data.at()
     before = journal.state_of(data, key)
-    moved = transitions.reap(before, at=at, policy=policy, count_crashes=count_crashes, known_dead=known_dead)
+    moved = run_transitions.reap(before, at=at, policy=policy, count_crashes=count_crashes, known_dead=known_dead)
     if moved.verdict is Verdict.REFUSED:
         return None
     told = events.reaped(before, moved.state, moved.verdict, known_dead=known_dead)

@@ -8,11 +8,11 @@ from typing import Any
 from adk_worker import events
 from adk_worker.events import NewEvent
 from adk_worker.lease import RunLease
-from adk_worker.lease_transitions import Holding, StoreTime
 from adk_worker.memory import asked, claims, journal
 from adk_worker.memory.data import MemoryData, RunKey, as_run_lease, stale
 from adk_worker.runs import Committed
-from adk_worker.transitions import Moved, Phase, State, Verdict
+from adk_worker.transitions.leases import Holding, StoreTime
+from adk_worker.transitions.runs import Moved, Phase, State, Verdict
 
 
 def state_under(data: MemoryData, lease: RunLease) -> tuple[RunKey, State]:

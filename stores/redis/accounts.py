@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from adk_worker.actors import Actor
-from adk_worker.lease_transitions import Holding
 from adk_worker.ledger import Account, Closed, Reservation, Unaccounted
 from adk_worker.memory import ledgers
 from adk_worker.memory.data import RunKey
 from adk_worker.runs import Submitted
-from adk_worker.transitions import FleetPolicy
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import FleetPolicy
 from stores.redis import rows
 from stores.redis.data import RunData
 from stores.redis.keys import Keys, bucket_of_run, bucket_of_tenant, run_of

@@ -12,10 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
-from adk_worker.claim_transitions import ResumeClaim
 from adk_worker.errors import CheckpointTooLargeError, ValueTooLargeError
 from adk_worker.history import StoredSegment
-from adk_worker.lease_transitions import LeaseState, StoreTime
 from adk_worker.ledger import Account, Reservation
 from adk_worker.memory.data import (
     ClaimKey,
@@ -27,6 +25,8 @@ from adk_worker.memory.data import (
     StoredEvent,
     StoredRun,
 )
+from adk_worker.transitions.claims import ResumeClaim
+from adk_worker.transitions.leases import LeaseState, StoreTime
 from stores.redis import rows
 from stores.redis.indexes import expire, index, unindex
 from stores.redis.keys import bucket_of_claim, bucket_of_run, bucket_of_tenant, member, run_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adk_worker.memory.data import RunKey
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Phase, State
+from adk_worker.transitions.runs import Phase, State
 from stores.redis.keys import member
 from stores.redis.transaction import Transaction
 

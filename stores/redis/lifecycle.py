@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from adk_worker.errors import ConfigurationError, SchemaVersionError
-from adk_worker.lease_transitions import MAX_EPOCH
 from adk_worker.log import get_logger
 from adk_worker.runs import Sweep
+from adk_worker.transitions.leases import MAX_EPOCH
 from stores.redis import sweeping
 from stores.redis.durability import SETTINGS, Facts, judge
 from stores.redis.keys import BUCKETS, Keys

@@ -9,10 +9,10 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final
 
-from adk_worker import claim_transitions
 from adk_worker.memory import claims
 from adk_worker.memory.data import RunKey
 from adk_worker.pruning import Prune, Pruned
+from adk_worker.transitions import claims as claim_transitions
 from stores.redis.data import RunData
 from stores.redis.keys import BUCKETS, Keys, bucket_of_run, run_of
 from stores.redis.server import Process

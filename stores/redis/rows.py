@@ -10,14 +10,14 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from adk_worker.claim_transitions import ResumeClaim
 from adk_worker.events import Event
 from adk_worker.history import StoredSegment
-from adk_worker.lease_transitions import Holding, LeaseState
 from adk_worker.ledger import ACCOUNT, LEDGER, RESERVATION, Account, Reservation
 from adk_worker.memory.data import StoredApprovals, StoredCheckpoint, StoredClaim, StoredEvent, StoredRun
 from adk_worker.messages import canonical_json
-from adk_worker.transitions import Attention, Phase, State
+from adk_worker.transitions.claims import ResumeClaim
+from adk_worker.transitions.leases import Holding, LeaseState
+from adk_worker.transitions.runs import Attention, Phase, State
 from stores.redis.keys import member, run_of
 
 Fields = Mapping[str, str | None]

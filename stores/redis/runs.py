@@ -24,7 +24,7 @@ from adk_worker.pruning import Prune, Pruned
 from adk_worker.resealing import Reseal
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, Submitted, Sweep, Taken
 from adk_worker.settlement import Settled, Settlement
-from adk_worker.transitions import Attention, FleetPolicy, Reason
+from adk_worker.transitions.runs import Attention, FleetPolicy, Reason
 from stores.redis import accounts, pruning, reading, sweeping
 from stores.redis.data import RunData
 from stores.redis.keys import bucket_of_run, bucket_of_tenant

@@ -13,7 +13,7 @@ from adk_worker.log import get_logger
 from adk_worker.memory import approving, sweeping
 from adk_worker.memory.data import RunKey
 from adk_worker.runs import Reaped, Sweep
-from adk_worker.transitions import FleetPolicy
+from adk_worker.transitions.runs import FleetPolicy
 from stores.redis.data import RunData
 from stores.redis.keys import BUCKETS, SWEPT, Keys, bucket_of_run, run_of
 from stores.redis.server import Process

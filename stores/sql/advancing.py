@@ -7,13 +7,15 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
-from adk_worker import claim_transitions, events, ledger, transitions
+from adk_worker import events, ledger
 from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.lease import RunLease
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Boundary, Committed, Taken
-from adk_worker.transitions import FleetPolicy, State, Then, Verdict
+from adk_worker.transitions import claims as claim_transitions
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions.runs import FleetPolicy, State, Then, Verdict
 from stores.sql import accounts, asked, checkpoints, claim_rows, history, journal
 from stores.sql.locks import LockedRun, lock_run
 from stores.sql.rows import ledger_column, run_lease
@@ -28,7 +30,7 @@ def take(tx: Connection, tenant: str, run_id: str, *, ticket: int, holder: str, 
     run = lock_run(tx, tenant, run_id)
     if run is None:
         return None
-    moved = transitions.take(run.state, ticket=ticket, holder=holder, at=run.at, ttl=ttl)
+    moved = run_transitions.take(run.state, ticket=ticket, holder=holder, at=run.at, ttl=ttl)
     if moved.verdict is Verdict.CANCELLED:
         end_cancelled(tx, run, moved.state)
     if moved.verdict is not Verdict.DONE:
@@ -62,7 +64,7 @@ def begin(
 ) -> tuple[Committed, Sequence[Claim]]:
     """See :meth:`adk_worker.runs.RunStore.begin`."""
     run = run_under(tx, lease)
-    moved = unless_refused(transitions.begin(run.state, fence=lease.fence, ahead=ahead), lease)
+    moved = unless_refused(run_transitions.begin(run.state, fence=lease.fence, ahead=ahead), lease)
     if moved.verdict is Verdict.CANCELLED:
         return end_cancelled(tx, run, moved.state, fence=lease.fence), ()
     begun = claim_rows.begin(
@@ -80,7 +82,7 @@ def commit(tx: Connection, lease: RunLease, boundary: Boundary, *, policy: Fleet
     """See :meth:`adk_worker.runs.RunStore.commit`."""
     run = run_under(tx, lease)
     frontier = boundary.checkpoint
-    moved = transitions.commit(
+    moved = run_transitions.commit(
         run.state,
         fence=lease.fence,
         sequence=frontier.sequence,

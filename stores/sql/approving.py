@@ -7,13 +7,15 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, select
 
-from adk_worker import approval_transitions, events, refusals, transitions
+from adk_worker import events, refusals
 from adk_worker.actors import Actor
 from adk_worker.approvals import Answer, Answered, Approvals, Expired, Grant
 from adk_worker.events import NewEvent
-from adk_worker.lease_transitions import Holding
 from adk_worker.runs import Dispatch
-from adk_worker.transitions import FleetPolicy, Phase, State, Verdict
+from adk_worker.transitions import approvals as approval_transitions
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import FleetPolicy, Phase, State, Verdict
 from stores.sql import asked, journal
 from stores.sql.apart import apart
 from stores.sql.dialects import store_clock
@@ -97,7 +99,7 @@ def _follow(
     if after.pending:
         journal.write(tx, run, run.state, told, detail=after.waiting_on)
         return run.state
-    moved = transitions.answered(run.state, at=run.at, policy=policy)
+    moved = run_transitions.answered(run.state, at=run.at, policy=policy)
     match moved.verdict:
         case Verdict.DONE:
             journal.write(tx, run, moved.state, told, detail=None)

@@ -8,11 +8,11 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, Table, bindparam, select
 
-from adk_worker import approval_transitions
-from adk_worker.approval_transitions import Bound
 from adk_worker.approvals import ApprovalRequest, Approvals, Grant
 from adk_worker.idempotency import Intent
 from adk_worker.runs import Boundary
+from adk_worker.transitions import approvals as approval_transitions
+from adk_worker.transitions.approvals import Bound
 from stores.sql.dialects import Insert, PerDialect
 from stores.sql.locks import LockedRun
 from stores.sql.schema import approvals, grants

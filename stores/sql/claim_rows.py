@@ -11,9 +11,11 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, delete, exists, func, select, update
 
-from adk_worker import claim_transitions, events, transitions
+from adk_worker import events
 from adk_worker.idempotency import Claim, ClaimState, Intent
-from adk_worker.transitions import FleetPolicy, Phase, Verdict
+from adk_worker.transitions import claims as claim_transitions
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions.runs import FleetPolicy, Phase, Verdict
 from stores.sql import journal
 from stores.sql.dialects import PerDialect
 from stores.sql.locks import LockedRun
@@ -184,7 +186,7 @@ def remove(tx: Connection, run: LockedRun | None, claim: Claim) -> None:
 
 def _follow(tx: Connection, run: LockedRun, key: str) -> None:
     """Do what follows once nothing is undecided about a call: queue the run that waits for it, let a frontier go."""
-    moved = transitions.heal(run.state, key=key, at=run.at, policy=FleetPolicy())
+    moved = run_transitions.heal(run.state, key=key, at=run.at, policy=FleetPolicy())
     if moved.verdict is Verdict.DONE:
         journal.write(tx, run, moved.state, [events.healed(key)], detail=None)
     elif moved.verdict is Verdict.PARKED:

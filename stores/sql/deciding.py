@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from adk_worker import events, settle_transitions
+from adk_worker import events
 from adk_worker.idempotency import Claim
-from adk_worker.lease_transitions import Holding
 from adk_worker.refusals import decision_refused
 from adk_worker.settlement import Settled, Settlement
-from adk_worker.transitions import FleetPolicy, Phase, State, Verdict
+from adk_worker.transitions import settling as settle_transitions
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import FleetPolicy, Phase, State, Verdict
 from stores.sql import claim_rows, journal, reading
 from stores.sql.claim_rows import StoredClaim
 from stores.sql.locks import LockedRun

@@ -7,15 +7,16 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from adk_worker import claim_transitions, settle_transitions
-from adk_worker.claim_transitions import ResumeClaim
 from adk_worker.errors import ResumeConflictError
 from adk_worker.idempotency import RESUME_CLAIM_SECONDS, Claim, Intent, check_claim
 from adk_worker.lease import check_ttl
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.settlement import Settled, Settlement
-from adk_worker.transitions import FleetPolicy
+from adk_worker.transitions import claims as claim_transitions
+from adk_worker.transitions import settling as settle_transitions
+from adk_worker.transitions.claims import ResumeClaim
+from adk_worker.transitions.runs import FleetPolicy
 from stores.sql import claim_rows, deciding
 from stores.sql.claim_rows import StoredClaim
 from stores.sql.database import Database

@@ -8,9 +8,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, insert, update
 
 from adk_worker.events import NewEvent
-from adk_worker.lease_transitions import LeaseState, StoreTime
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Phase, State
+from adk_worker.transitions.leases import LeaseState, StoreTime
+from adk_worker.transitions.runs import Phase, State
 from stores.sql.locks import LockedRun
 from stores.sql.rows import lease_columns, state_columns
 from stores.sql.schema import events, leases, runs

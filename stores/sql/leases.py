@@ -17,12 +17,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningInsert
 
-from adk_worker import lease_transitions
 from adk_worker.errors import RunLeaseError, StaleFenceError
 from adk_worker.lease import RunLease, check_holder, check_ttl
-from adk_worker.lease_transitions import EPOCH_SHIFT, Holding
 from adk_worker.names import check_run
 from adk_worker.runs import RunStatus
+from adk_worker.transitions import leases as lease_transitions
+from adk_worker.transitions.leases import EPOCH_SHIFT, Holding
 from stores.sql.database import Database
 from stores.sql.dialects import Insert, PerDialect, greatest, store_clock
 from stores.sql.journal import write_lease

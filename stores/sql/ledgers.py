@@ -8,13 +8,15 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, select
 
-from adk_worker import budget_transitions, events, ledger, refusals, transitions
+from adk_worker import events, ledger, refusals
 from adk_worker.actors import Actor
 from adk_worker.errors import RunNotFoundError
 from adk_worker.lease import RunLease
 from adk_worker.ledger import Booked, BudgetChange, Refusal, Reservation, Scope
 from adk_worker.runs import Committed, Submitted
-from adk_worker.transitions import Attention, FleetPolicy, Phase, Verdict
+from adk_worker.transitions import budgets as budget_transitions
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions.runs import Attention, FleetPolicy, Phase, Verdict
 from stores.sql import accounts, journal
 from stores.sql.locks import LockedRun, lock_run
 from stores.sql.rows import ledger_column
@@ -37,7 +39,7 @@ _PARKED: Final = (
 def reserve(tx: Connection, lease: RunLease, asked: Reservation) -> Committed:
     """See :meth:`adk_worker.ledger.LedgerStore.reserve`."""
     run = run_under(tx, lease)
-    moved = unless_refused(transitions.begin(run.state, fence=lease.fence, ahead=False), lease)
+    moved = unless_refused(run_transitions.begin(run.state, fence=lease.fence, ahead=False), lease)
     if moved.verdict is Verdict.CANCELLED:
         return end_cancelled(tx, run, moved.state, fence=lease.fence)
     asked = replace(asked, fence=lease.fence)

@@ -8,8 +8,8 @@ from typing import Final
 from sqlalchemy import Connection, func, select, text, true, update
 
 from adk_worker.errors import ConfigurationError, SchemaVersionError
-from adk_worker.lease_transitions import MAX_EPOCH
 from adk_worker.runs import Sweep
+from adk_worker.transitions.leases import MAX_EPOCH
 from stores.sql.database import Database
 from stores.sql.dialects import store_clock
 from stores.sql.failures import no_session

@@ -19,10 +19,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Select, bindparam, select
 
-from adk_worker.lease_transitions import LeaseState, StoreTime
 from adk_worker.ledger import Ledger
 from adk_worker.runs import Run
-from adk_worker.transitions import State
+from adk_worker.transitions.leases import LeaseState, StoreTime
+from adk_worker.transitions.runs import State
 from stores.sql import schema
 from stores.sql.dialects import store_clock
 from stores.sql.rows import Columns, lease_state, ledger_of, run_of, run_state

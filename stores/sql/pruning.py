@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Table, bindparam, delete, select, tuple_
 
 from adk_worker.idempotency import ClaimState
 from adk_worker.pruning import Prune, Pruned
-from adk_worker.transitions import Phase
+from adk_worker.transitions.runs import Phase
 from stores.sql.dialects import store_clock
 from stores.sql.locks import RUN_AND_LEASE
 from stores.sql.schema import approvals, checkpoints, claims, events, grants, leases, messages, resumes, runs

@@ -22,7 +22,7 @@ from adk_worker.errors import InvalidNameError
 from adk_worker.events import Event
 from adk_worker.filters import RunFilter
 from adk_worker.runs import Run, RunStatus
-from adk_worker.transitions import Phase
+from adk_worker.transitions.runs import Phase
 from stores.sql.locks import LEASE_COLUMNS, RUN_AND_LEASE
 from stores.sql.rows import HIGHEST, event_of, run_of
 from stores.sql.schema import ATTENTION, events, leases, runs

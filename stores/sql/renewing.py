@@ -22,9 +22,9 @@ from sqlalchemy import (
     update,
 )
 
-from adk_worker import lease_transitions
 from adk_worker.lease import RunLease
 from adk_worker.runs import Renewal
+from adk_worker.transitions import leases as lease_transitions
 from stores.sql.locks import LEASE_COLUMNS, store_time, timed
 from stores.sql.rows import lease_state, run_lease
 from stores.sql.schema import leases, runs

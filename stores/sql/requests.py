@@ -6,14 +6,15 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, insert, select
 
-from adk_worker import events, refusals, submission, transitions
+from adk_worker import events, refusals, submission
 from adk_worker.actors import Actor
 from adk_worker.errors import RunExistsError, RunNotFoundError
-from adk_worker.lease_transitions import Holding, LeaseState, StoreTime
 from adk_worker.ledger import Ledger
 from adk_worker.messages import Usage
 from adk_worker.runs import NewRun, Run, Submitted
-from adk_worker.transitions import FleetPolicy, Phase, State, Verdict
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions.leases import Holding, LeaseState, StoreTime
+from adk_worker.transitions.runs import FleetPolicy, Phase, State, Verdict
 from stores.sql import journal
 from stores.sql.dialects import PerDialect, run_number
 from stores.sql.locks import LockedRun, lock_lease, lock_run
@@ -47,7 +48,7 @@ def submit(tx: Connection, new: NewRun, *, policy: FleetPolicy) -> Submitted:
     if frontier is not None:
         # Of a run in process: what it has done is not this request's to carry on.
         raise RunExistsError(tenant=new.tenant, run_id=new.run_id, agent=frontier.agent)
-    state = transitions.submit(at=lease.at, policy=policy, fence=lease.lease.fence)
+    state = run_transitions.submit(at=lease.at, policy=policy, fence=lease.lease.fence)
     return Submitted(_create(tx, new, state, lease.at), state.lease.fence)
 
 
@@ -84,7 +85,7 @@ def requeue(
     """See :meth:`adk_worker.runs.RunStore.requeue`."""
     run = existing(tx, tenant, run_id)
     refusals.unless_changed(run.view(), seen)
-    moved = transitions.requeue(run.state, at=run.at, policy=policy)
+    moved = run_transitions.requeue(run.state, at=run.at, policy=policy)
     if moved.verdict is not Verdict.DONE:
         frontier = tx.execute(_FRONTIER, {"for_tenant": tenant, "for_run": run_id}).one_or_none()
         raise refusals.requeue_refused(run.view(), stored=frontier.sequence if frontier else 0)
@@ -96,7 +97,7 @@ def cancel(tx: Connection, tenant: str, run_id: str, *, by: Actor, seen: Run | N
     """See :meth:`adk_worker.runs.RunStore.cancel`."""
     run = existing(tx, tenant, run_id)
     refusals.unless_changed(run.view(), seen)
-    moved = transitions.cancel(run.state)
+    moved = run_transitions.cancel(run.state)
     told = () if run.state.cancel_requested else (events.cancel_requested(by),)
     changed: dict[str, Any] = {"updated_at": run.at.now}
     match moved.verdict:

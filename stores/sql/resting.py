@@ -6,14 +6,16 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from adk_worker import claim_transitions, events, ledger, transitions
+from adk_worker import events, ledger
 from adk_worker.errors import ClaimOwnerError
 from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim
 from adk_worker.lease import RunLease
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Committed
-from adk_worker.transitions import Attention, FleetPolicy, Reason, Verdict
+from adk_worker.transitions import claims as claim_transitions
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions.runs import Attention, FleetPolicy, Reason, Verdict
 from stores.sql import accounts, claim_rows, journal
 from stores.sql.locks import database_time
 from stores.sql.rows import ledger_column
@@ -32,7 +34,7 @@ def park(
     """See :meth:`adk_worker.runs.RunStore.park`."""
     run = run_under(tx, lease)
     parked_on = tuple(claim.key for claim in undecided)
-    moved = transitions.park(run.state, fence=lease.fence, attention=attention, parked_on=parked_on)
+    moved = run_transitions.park(run.state, fence=lease.fence, attention=attention, parked_on=parked_on)
     unless_refused(moved, lease)
     booked = ledger.lost(run.ledger, in_flight=False)
     kept = ledger_column(booked.ledger)
@@ -55,7 +57,7 @@ def park(
 def fail(tx: Connection, lease: RunLease, *, detail: str, told: Sequence[NewEvent], asked: bool) -> Committed:
     """See :meth:`adk_worker.runs.RunStore.fail`."""
     run = run_under(tx, lease)
-    moved = unless_refused(transitions.fail(run.state, fence=lease.fence), lease)
+    moved = unless_refused(run_transitions.fail(run.state, fence=lease.fence), lease)
     booked = ledger.lost(run.ledger, in_flight=asked)
     kept = ledger_column(booked.ledger)
     if moved.verdict is Verdict.CANCELLED:
@@ -81,7 +83,7 @@ def give_back(
 ) -> Committed:
     """See :meth:`adk_worker.runs.RunStore.give_back`."""
     run = run_under(tx, lease)
-    moved = transitions.give_back(
+    moved = run_transitions.give_back(
         run.state, fence=lease.fence, reason=reason, at=run.at, policy=policy, attention=attention, delay=delay
     )
     unless_refused(moved, lease)

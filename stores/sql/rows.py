@@ -11,13 +11,13 @@ from adk_worker.errors import InvalidNameError
 from adk_worker.events import Event
 from adk_worker.idempotency import Claim, ClaimState, Decision
 from adk_worker.lease import QUEUE, RunLease
-from adk_worker.lease_transitions import Holding, LeaseState
 from adk_worker.ledger import LEDGER, Ledger
 from adk_worker.messages import Usage
 from adk_worker.names import check_name
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Run, RunStatus
-from adk_worker.transitions import Attention, Phase, State
+from adk_worker.transitions.leases import Holding, LeaseState
+from adk_worker.transitions.runs import Attention, Phase, State
 
 _DECISIONS: Final = TypeAdapter(tuple[Decision, ...])
 

@@ -23,7 +23,7 @@ from adk_worker.pruning import Prune, Pruned
 from adk_worker.resealing import Reseal
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, Submitted, Sweep, Taken
 from adk_worker.settlement import Settled, Settlement
-from adk_worker.transitions import Attention, FleetPolicy, Reason
+from adk_worker.transitions.runs import Attention, FleetPolicy, Reason
 from stores.sql import (
     accounts,
     advancing,

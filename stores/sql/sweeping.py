@@ -7,12 +7,13 @@ from typing import Final
 
 from sqlalchemy import Connection, Double, and_, bindparam, func, select, update
 
-from adk_worker import events, ledger, transitions
+from adk_worker import events, ledger
 from adk_worker.lease import RunLease
-from adk_worker.lease_transitions import Holding
 from adk_worker.liveness import of_host
 from adk_worker.runs import Dispatch, Reaped, Sweep
-from adk_worker.transitions import FleetPolicy, Verdict
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import FleetPolicy, Verdict
 from stores.sql import accounts, journal
 from stores.sql.apart import apart
 from stores.sql.dialects import store_clock
@@ -101,7 +102,9 @@ def held_on(tx: Connection, host: str, *, within: float) -> Sequence[RunLease]:
 def _reap(
     tx: Connection, run: LockedRun, *, policy: FleetPolicy, count_crashes: bool = True, known_dead: bool = False
 ) -> Reaped | None:
-    moved = transitions.reap(run.state, at=run.at, policy=policy, count_crashes=count_crashes, known_dead=known_dead)
+    moved = run_transitions.reap(
+        run.state, at=run.at, policy=policy, count_crashes=count_crashes, known_dead=known_dead
+    )
     if moved.verdict is Verdict.REFUSED:
         return None
     was = run.state.lease.holding

@@ -11,9 +11,9 @@ from adk_worker import events
 from adk_worker.errors import StaleFenceError
 from adk_worker.events import NewEvent
 from adk_worker.lease import RunLease
-from adk_worker.lease_transitions import Holding
 from adk_worker.runs import Committed
-from adk_worker.transitions import Moved, Phase, State, Verdict
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import Moved, Phase, State, Verdict
 from stores.sql import asked, claim_rows, journal
 from stores.sql.locks import LockedRun, lock_lease, lock_run
 from stores.sql.rows import run_lease

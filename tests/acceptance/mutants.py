@@ -47,12 +47,12 @@ WITHOUT_THE_FENCE_CHECK = Mutant(
     "without-the-fence-check",
     (
         Change(
-            "adk_worker/lease_transitions.py",
+            "adk_worker/transitions/leases.py",
             "return self.holding is Holding.WORKER and self.fence == fence",
             "return True",
         ),
         Change(
-            "adk_worker/transitions.py",
+            "adk_worker/transitions/runs.py",
             "return self.phase is Phase.LIVE and self.lease.held_under(fence)",
             "return True",
         ),

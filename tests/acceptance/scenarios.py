@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from adk_worker.runs import Dispatch, RunStatus
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 from tests.acceptance import broker
 from tests.acceptance.fleet import FleetUnderTest
 from tests.acceptance.write_lock import WriteLock

@@ -7,7 +7,7 @@ import pytest
 from adk_worker.bulk import Came
 from adk_worker.filters import RunFilter
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 from tests.acceptance.fleet import PATIENCE, SHORT
 from tests.waiting import wait_until
 

@@ -6,7 +6,7 @@ import pytest
 
 from adk_worker import Budget, BudgetChange, RunStatus
 from adk_worker.ledger import Amount, Kind, Scope, Unaccounted
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 from tests.acceptance.spenders import AT_MOST, TAKES
 from tests.waiting import wait_until
 

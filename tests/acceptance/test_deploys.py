@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 from tests.acceptance.fleet import LONG, PATIENCE, SHORT, FleetUnderTest
 from tests.acceptance.releases import AGENT, NEXT_RELEASE, release
 from tests.travel import ROOT

@@ -9,7 +9,7 @@ import pytest
 
 from adk_worker.messages import Message, ToolResultPart
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 from examples.travel.model import due
 from tests.acceptance.fleet import PATIENCE
 from tests.modelserver import Call, Hangs, Says, Status, model_server

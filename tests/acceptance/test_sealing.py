@@ -14,7 +14,7 @@ import redis
 
 from adk_worker.runs import RunStatus
 from adk_worker.sealing import SealKey
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 from stores.sql.schema import metadata as schema
 from tests.acceptance.secretive import MADE, deliveries
 from tests.waiting import wait_until

@@ -12,7 +12,7 @@ from adk_worker.describe import describe
 from adk_worker.errors import OwnerMayLiveError
 from adk_worker.idempotency import ClaimState
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 from examples.travel.client import ask
 from tests.acceptance.fleet import PATIENCE
 from tests.waiting import wait_until

@@ -25,13 +25,13 @@ from adk_worker.conformance.runs.driver import ANN, BOOKED, HASTY, PATIENT, REFU
 from adk_worker.conformance.waiting import LONG, SOON
 from adk_worker.errors import AdkError, HistoryUnavailableError, StaleFenceError
 from adk_worker.filters import RunFilter
-from adk_worker.lease_transitions import Holding
 from adk_worker.ledger import Amount, BudgetChange, Charge, Kind
 from adk_worker.memory import memory_stores
 from adk_worker.messages import Message
 from adk_worker.runs import RunStatus
 from adk_worker.settlement import Settlement
-from adk_worker.transitions import Attention, Reason, Then
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import Attention, Reason, Then
 
 RUNS = (("acme", "run"), ("acme", "other"), ("elsewhere", "run"))
 _TIMES = {

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "examples" / "filestore"
 _SUBMITS = """
 import asyncio, sys
 from adk_worker.runs import NewRun
-from adk_worker.transitions import FleetPolicy
+from adk_worker.transitions.runs import FleetPolicy
 from stores import open_stores
 
 stores = open_stores(sys.argv[1])

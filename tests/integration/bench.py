@@ -19,7 +19,7 @@ from adk_worker.runs import Boundary, Committed, Dispatch, NewRun, RunStore, Sto
 from adk_worker.scribe import Turnover, Wrapped
 from adk_worker.spending import Spending
 from adk_worker.steps import StepEnd, Stepper
-from adk_worker.transitions import FleetPolicy
+from adk_worker.transitions.runs import FleetPolicy
 
 POLICY = FleetPolicy()
 TENANT = "acme"

@@ -13,7 +13,7 @@ from adk_worker.history import Handle
 from adk_worker.lease import RunLease
 from adk_worker.pruning import Prune
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Attention, FleetPolicy
+from adk_worker.transitions.runs import Attention, FleetPolicy
 from stores.sql import approving, claim_rows, history, locks, pruning, reading, renewing, sweeping
 from stores.sql.schema import approvals, leases, runs
 

@@ -16,7 +16,7 @@ from adk_worker.errors import SealKeyMissingError
 from adk_worker.ledger import Budget, BudgetChange, Kind
 from adk_worker.redaction import Redactor
 from adk_worker.sealing import KEY_BYTES, SealKey, SealKeys
-from adk_worker.transitions import Attention, Then
+from adk_worker.transitions.runs import Attention, Then
 from stores import open_stores
 
 RUN_ID = "run_1"

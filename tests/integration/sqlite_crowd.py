@@ -13,7 +13,7 @@ import sys
 from adk_worker.checkpoint import Checkpoint, encode_checkpoint
 from adk_worker.errors import RunLeaseError
 from adk_worker.runs import Boundary
-from adk_worker.transitions import FleetPolicy, Then
+from adk_worker.transitions.runs import FleetPolicy, Then
 from stores.sql import open_sql
 
 TENANT = "acme"

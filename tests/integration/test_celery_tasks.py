@@ -15,7 +15,7 @@ from kombu import Connection, Exchange, Producer, Queue
 
 from adk_worker.idempotency import ClaimState
 from adk_worker.runs import Dispatch, RunStatus
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 from tasks.envelope import encode
 from tasks.host import EX_SOFTWARE
 from tests.acceptance.fleet import PATIENCE

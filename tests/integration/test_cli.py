@@ -15,7 +15,7 @@ from contextlib import closing
 import pytest
 
 from adk_worker.conformance.runs.driver import Driver
-from adk_worker.transitions import Then
+from adk_worker.transitions.runs import Then
 from stores import open_stores
 from tests.architecture.packages import ROOT
 from tests.servers.daemon import free_port

@@ -10,7 +10,7 @@ import pytest
 
 from adk_worker.approvals import NewRequest
 from adk_worker.conformance.runs.driver import Driver
-from adk_worker.transitions import Attention, Then
+from adk_worker.transitions.runs import Attention, Then
 from stores import open_stores
 from tests.integration.given import given
 from tests.integration.test_cli import Adk

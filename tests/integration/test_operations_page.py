@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, text
 
 from adk_worker.cli.exits import ExitCode
 from adk_worker.settings import PREFIX, Settings
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 from stores.sql.migrate import upgrade
 from tests.travel import ROOT
 

@@ -15,7 +15,7 @@ from adk_worker.conformance.runs.driver import Driver
 from adk_worker.conformance.waiting import LONG
 from adk_worker.errors import CommitUnknownError, ConfigurationError, StoreUnavailableError
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Verdict
+from adk_worker.transitions.runs import Verdict
 from stores.sql import SqlOptions, migrate
 from stores.sql.database import Database
 from tests.servers import PgBouncer

@@ -8,7 +8,7 @@ from adk_worker.conformance.runs.accounts import account_of, charge, grant
 from adk_worker.conformance.runs.driver import ANN, TENANT, Driver
 from adk_worker.ledger import Amount, BudgetChange, Kind, Reservation, Unaccounted
 from adk_worker.memory import MemoryRunStore
-from adk_worker.transitions import Then, Verdict
+from adk_worker.transitions.runs import Then, Verdict
 from stores.redis import RedisOptions, open_redis
 from stores.redis.data import RunData
 from stores.redis.keys import bucket_of_run, bucket_of_tenant

@@ -12,7 +12,7 @@ from adk_worker.conformance.runs.driver import Driver
 from adk_worker.conformance.waiting import LONG
 from adk_worker.errors import ConfigurationError, StoreRefusedError, StoreUnavailableError
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Then, Verdict
+from adk_worker.transitions.runs import Then, Verdict
 from stores.redis import open_redis
 from stores.redis.keys import BUCKETS, Keys, bucket_of_run
 from tests.redis_stores import made

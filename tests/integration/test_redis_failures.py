@@ -22,7 +22,7 @@ from adk_worker.errors import (
 from adk_worker.filters import RunFilter
 from adk_worker.memory import MemoryRunStore
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Then, Verdict
+from adk_worker.transitions.runs import Then, Verdict
 from stores.redis.data import RunData
 from stores.redis.keys import Keys, bucket_of_run
 from stores.redis.reference import at_once

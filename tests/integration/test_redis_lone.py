@@ -11,8 +11,8 @@ from adk_worker.conformance.runs.driver import Driver
 from adk_worker.errors import CheckpointTooLargeError, ConfigurationError, ValueTooLargeError
 from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Intent
-from adk_worker.lease_transitions import MAX_EPOCH
 from adk_worker.messages import Message
+from adk_worker.transitions.leases import MAX_EPOCH
 from stores.redis import (
     RedisCheckpointStore,
     RedisHistoryStore,

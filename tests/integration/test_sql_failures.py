@@ -15,7 +15,7 @@ from adk_worker.conformance.waiting import LONG
 from adk_worker.errors import StaleFenceError, StoreUnavailableError
 from adk_worker.lease import RunLease
 from adk_worker.runs import Renewal, RunStatus
-from adk_worker.transitions import FleetPolicy, Verdict
+from adk_worker.transitions.runs import FleetPolicy, Verdict
 from stores.sql import SqlOptions, advancing
 from stores.sql.database import Database
 from stores.sql.locks import lock_lease

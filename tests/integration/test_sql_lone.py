@@ -12,8 +12,8 @@ from adk_worker.checkpoint import Checkpoint
 from adk_worker.errors import ConfigurationError, HistoryUnavailableError
 from adk_worker.filters import RunFilter
 from adk_worker.history import Handle
-from adk_worker.lease_transitions import MAX_EPOCH
 from adk_worker.messages import Message
+from adk_worker.transitions.leases import MAX_EPOCH
 from stores.sql import (
     PostgresCheckpointStore,
     PostgresHistoryStore,

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from adk_worker.conformance.runs.driver import PATIENT, Driver
 from adk_worker.errors import ConfigurationError, RunExistsError, SchemaVersionError
 from adk_worker.runs import NewRun, RunStatus
-from adk_worker.transitions import FleetPolicy
+from adk_worker.transitions.runs import FleetPolicy
 from stores.sql import open_sql
 from tests.waiting import eventually
 

@@ -20,7 +20,7 @@ from adk_worker.conformance.waiting import LONG
 from adk_worker.errors import CommitUnknownError, RunLeaseError, SchemaVersionError, StoreUnavailableError
 from adk_worker.idempotency import ClaimState
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Then, Verdict
+from adk_worker.transitions.runs import Then, Verdict
 from tests.redis_stores import made, naming
 from tests.servers import PostgresServer, Proxy, RedisServer
 from tests.waiting import eventually

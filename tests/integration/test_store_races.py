@@ -13,9 +13,9 @@ from adk_worker.conformance.waiting import LONG, SOON, until
 from adk_worker.errors import RunLeaseError, StaleFenceError
 from adk_worker.events import EventKind
 from adk_worker.idempotency import Intent
-from adk_worker.lease_transitions import Holding
 from adk_worker.runs import NewRun, RunStatus
-from adk_worker.transitions import FleetPolicy, Then, Verdict
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import FleetPolicy, Then, Verdict
 from stores import open_stores
 from tests.redis_stores import made
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from adk_worker.lease_transitions import Holding
-from adk_worker.transitions import Phase, Verdict
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import Phase, Verdict
 from tests.model.bounds import Bounds, Fault
 from tests.model.store import IN_FLIGHT_WAIT, Store
 from tests.model.worker import Move, published, put, said, taken

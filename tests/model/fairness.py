@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 
-from adk_worker.transitions import Phase
+from adk_worker.transitions.runs import Phase
 from tests.model.moves import Protocol
 from tests.model.worker import Move, put
 from tests.model.world import IDLE, At, Violation, World

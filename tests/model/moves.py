@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from adk_worker.transitions import Phase
+from adk_worker.transitions.runs import Phase
 from tests.model.around import Broker, FarSide, People, Time
 from tests.model.bounds import Bounds
 from tests.model.rules import Rules

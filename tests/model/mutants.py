@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adk_worker import claim_transitions, lease_transitions, settle_transitions, transitions
 from adk_worker.errors import ClaimOwnerError
 from adk_worker.idempotency import Claim, ClaimState, Intent
-from adk_worker.lease_transitions import Holding, LeaseState, StoreTime
-from adk_worker.settle_transitions import Decided
 from adk_worker.settlement import Settlement
-from adk_worker.transitions import FleetPolicy, Moved, Phase, State, Verdict
+from adk_worker.transitions import claims as claim_transitions
+from adk_worker.transitions import leases as lease_transitions
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions import settling as settle_transitions
+from adk_worker.transitions.leases import Holding, LeaseState, StoreTime
+from adk_worker.transitions.runs import FleetPolicy, Moved, Phase, State, Verdict
+from adk_worker.transitions.settling import Decided
 from tests.model.bounds import Bounds, Fault, Probe
 from tests.model.rules import Rule, Rules
 
@@ -49,7 +52,7 @@ class _HeldIsEnough(State):
 
 def _submits(kind: type[State]) -> Rule:
     def submit(**fields: Any) -> State:
-        state = transitions.submit(**fields)
+        state = run_transitions.submit(**fields)
         return kind(lease=state.lease)
 
     return submit
@@ -86,14 +89,14 @@ def _keeps_the_fence(rule: Rule) -> Rule:
 
 
 def _forgets_the_fence(state: State, **fields: Any) -> Moved:
-    after = transitions.park(state, **fields)
+    after = run_transitions.park(state, **fields)
     if after.verdict is not Verdict.DONE:
         return after
     return replace(after, state=replace(after.state, lease=LeaseState()))
 
 
 def _republishes_under_another_ticket(state: State, *, at: StoreTime, policy: FleetPolicy, **fields: Any) -> Moved:
-    after = transitions.reap(state, at=at, policy=policy, **fields)
+    after = run_transitions.reap(state, at=at, policy=policy, **fields)
     if after.verdict is not Verdict.DONE or state.lease.holding is not Holding.QUEUE:
         return after
     return replace(after, state=replace(after.state, lease=replace(after.state.lease, fence=state.lease.fence + 1)))
@@ -101,11 +104,11 @@ def _republishes_under_another_ticket(state: State, *, at: StoreTime, policy: Fl
 
 def _takes_with_any_ticket(state: State, *, ticket: int, **fields: Any) -> Moved:
     del ticket
-    return transitions.take(state, ticket=state.lease.fence, **fields)
+    return run_transitions.take(state, ticket=state.lease.fence, **fields)
 
 
 def _requeues_and_keeps_the_lapse(state: State, *, at: StoreTime, policy: FleetPolicy) -> Moved:
-    after = transitions.requeue(state, at=at, policy=policy)
+    after = run_transitions.requeue(state, at=at, policy=policy)
     if after.verdict is not Verdict.DONE:
         return after
     return replace(after, state=replace(after.state, lease=replace(after.state.lease, holding=Holding.FREE)))
@@ -124,16 +127,16 @@ def _without_the_mark(rule: Rule) -> Rule:
     return moved
 
 
-_TAKES_MARKED = _without_the_mark(transitions.take)
+_TAKES_MARKED = _without_the_mark(run_transitions.take)
 
 
 def _begins_without_a_mark(state: State, *, fence: int, ahead: bool) -> Moved:
     del ahead
-    return transitions.begin(state, fence=fence, ahead=False)
+    return run_transitions.begin(state, fence=fence, ahead=False)
 
 
 def _tombstones_without_a_mark(state: State, **fields: Any) -> Moved:
-    after = transitions.commit(state, **fields)
+    after = run_transitions.commit(state, **fields)
     return replace(after, state=replace(after.state, behind=state.behind)) if after.verdict is Verdict.DONE else after
 
 
@@ -148,12 +151,12 @@ def _heals_nothing(state: State, **fields: Any) -> Moved:
 
 
 def _heals_no_marked_run(state: State, **fields: Any) -> Moved:
-    return Moved(state, Verdict.REFUSED) if state.behind else transitions.heal(state, **fields)
+    return Moved(state, Verdict.REFUSED) if state.behind else run_transitions.heal(state, **fields)
 
 
 def _heals_what_nobody_holds(state: State, **fields: Any) -> Moved:
     held = state.lease.holding is not Holding.FREE
-    return Moved(state, Verdict.REFUSED) if held else transitions.heal(state, **fields)
+    return Moved(state, Verdict.REFUSED) if held else run_transitions.heal(state, **fields)
 
 
 # --- P2: cancel -------------------------------------------------------------------------------------------------------
@@ -170,14 +173,14 @@ def _deaf(rule: Rule) -> Rule:
 
 
 def _deaf_to_the_queue(state: State, **fields: Any) -> Moved:
-    rule = _deaf(transitions.reap) if state.lease.holding is Holding.QUEUE else transitions.reap
+    rule = _deaf(run_transitions.reap) if state.lease.holding is Holding.QUEUE else run_transitions.reap
     moved: Moved = rule(state, **fields)
     return moved
 
 
 def _cancels_at_the_next_write(state: State) -> Moved:
-    if state.phase in transitions.ENDED:
-        return transitions.cancel(state)
+    if state.phase in run_transitions.ENDED:
+        return run_transitions.cancel(state)
     return Moved(replace(state, cancel_requested=True))
 
 
@@ -185,33 +188,33 @@ def _cancels_at_the_next_write(state: State) -> Moved:
 
 
 def _commits_again(state: State, **fields: Any) -> Moved:
-    return transitions.commit(replace(state, committed_by=-1), **fields)
+    return run_transitions.commit(replace(state, committed_by=-1), **fields)
 
 
 def _knows_commits_by_sequence(state: State, *, fence: int, sequence: int, **fields: Any) -> Moved:
     if state.sequence == sequence:
         return Moved(state, Verdict.REPEATED)
-    return transitions.commit(state, fence=fence, sequence=sequence, **fields)
+    return run_transitions.commit(state, fence=fence, sequence=sequence, **fields)
 
 
 def _commits_anything(state: State, *, sequence: int, **fields: Any) -> Moved:
-    return transitions.commit(replace(state, sequence=sequence - 1, committed_by=-1), sequence=sequence, **fields)
+    return run_transitions.commit(replace(state, sequence=sequence - 1, committed_by=-1), sequence=sequence, **fields)
 
 
 def _counts_no_crash(state: State, *, at: StoreTime, policy: FleetPolicy, known_dead: bool = False) -> Moved:
-    return transitions.reap(state, at=at, policy=policy, count_crashes=False, known_dead=known_dead)
+    return run_transitions.reap(state, at=at, policy=policy, count_crashes=False, known_dead=known_dead)
 
 
 def _leaves_the_queue_alone(state: State, *, at: StoreTime, policy: FleetPolicy, known_dead: bool = False) -> Moved:
     if state.lease.holding is Holding.QUEUE:
         return Moved(state, Verdict.REFUSED)
-    return transitions.reap(state, at=at, policy=policy, known_dead=known_dead)
+    return run_transitions.reap(state, at=at, policy=policy, known_dead=known_dead)
 
 
 def _leaves_the_dead_alone(state: State, *, at: StoreTime, policy: FleetPolicy, known_dead: bool = False) -> Moved:
     if state.lease.holding is Holding.WORKER:
         return Moved(state, Verdict.REFUSED)
-    return transitions.reap(state, at=at, policy=policy, known_dead=known_dead)
+    return run_transitions.reap(state, at=at, policy=policy, known_dead=known_dead)
 
 
 # --- claims -----------------------------------------------------------------------------------------------------------
@@ -287,23 +290,32 @@ MUTANTS = (
         "gave up a lease",
     ),
     Mutant("L2: a live run is never free", Rules(release=_release_frees), _within(Fault.LET_GO), "live run is free"),
-    Mutant("L2: a take raises the fence", Rules(take=_keeps_the_fence(transitions.take)), _within(faults=0), _AGAIN),
-    Mutant("L2: a hand-over raises it", Rules(commit=_keeps_the_fence(transitions.commit)), _within(faults=0), _AGAIN),
+    Mutant(
+        "L2: a take raises the fence", Rules(take=_keeps_the_fence(run_transitions.take)), _within(faults=0), _AGAIN
+    ),
+    Mutant(
+        "L2: a hand-over raises it", Rules(commit=_keeps_the_fence(run_transitions.commit)), _within(faults=0), _AGAIN
+    ),
     Mutant(
         "L2: giving back raises it",
-        Rules(give_back=_keeps_the_fence(transitions.give_back)),
+        Rules(give_back=_keeps_the_fence(run_transitions.give_back)),
         _within(Fault.DRAIN),
         _AGAIN,
     ),
-    Mutant("L2: the reaper raises it", Rules(reap=_keeps_the_fence(transitions.reap)), _within(Fault.LAPSE), _AGAIN),
+    Mutant(
+        "L2: the reaper raises it", Rules(reap=_keeps_the_fence(run_transitions.reap)), _within(Fault.LAPSE), _AGAIN
+    ),
     Mutant(
         "L2: queueing again raises it",
-        Rules(requeue=_keeps_the_fence(transitions.requeue)),
+        Rules(requeue=_keeps_the_fence(run_transitions.requeue)),
         _within(Fault.MODEL, acts=1),
         _AGAIN,
     ),
     Mutant(
-        "L2: healing raises it", Rules(heal=_keeps_the_fence(transitions.heal)), _within(Fault.TIMEOUT, acts=1), _AGAIN
+        "L2: healing raises it",
+        Rules(heal=_keeps_the_fence(run_transitions.heal)),
+        _within(Fault.TIMEOUT, acts=1),
+        _AGAIN,
     ),
     Mutant("L2: parking keeps the fence", Rules(park=_forgets_the_fence), _within(Fault.TIMEOUT), "fence fell"),
     Mutant(
@@ -343,25 +355,25 @@ MUTANTS = (
     ),
     Mutant(
         "C3: the reaper parks a marked run",
-        Rules(reap=_without_the_mark(transitions.reap)),
+        Rules(reap=_without_the_mark(run_transitions.reap)),
         _within(Fault.CHECKPOINT, Fault.CRASH, faults=2),
         "stranded",
     ),
     Mutant(
         "C3: nor is it taken",
-        Rules(reap=_without_the_mark(transitions.reap), take=_TAKES_MARKED),
+        Rules(reap=_without_the_mark(run_transitions.reap), take=_TAKES_MARKED),
         _within(Fault.CHECKPOINT, Fault.CRASH, faults=2),
         _OLDER,
     ),
     Mutant(
         "C3: nor given back and taken",
-        Rules(give_back=_without_the_mark(transitions.give_back), take=_TAKES_MARKED),
+        Rules(give_back=_without_the_mark(run_transitions.give_back), take=_TAKES_MARKED),
         _within(Fault.CHECKPOINT, Fault.DRAIN, faults=2),
         _OLDER,
     ),
     Mutant(
         "C3: nor queued again and taken",
-        Rules(requeue=_without_the_mark(transitions.requeue), take=_TAKES_MARKED),
+        Rules(requeue=_without_the_mark(run_transitions.requeue), take=_TAKES_MARKED),
         _within(Fault.CHECKPOINT, Fault.DRAIN, faults=2, acts=1),
         _OLDER,
     ),
@@ -404,27 +416,37 @@ MUTANTS = (
     ),
     Mutant(
         "P2: take looks at the flag",
-        Rules(take=_deaf(transitions.take), reap=_deaf_to_the_queue),
+        Rules(take=_deaf(run_transitions.take), reap=_deaf_to_the_queue),
         _within(Fault.LET_GO, acts=1),
         _CANCEL,
     ),
-    Mutant("P2: begin looks at the flag", Rules(begin=_deaf(transitions.begin)), _within(faults=0, acts=1), _CANCEL),
     Mutant(
-        "P2: a boundary looks at the flag", Rules(commit=_deaf(transitions.commit)), _within(faults=0, acts=1), _CANCEL
+        "P2: begin looks at the flag", Rules(begin=_deaf(run_transitions.begin)), _within(faults=0, acts=1), _CANCEL
     ),
     Mutant(
-        "P2: a park looks at the flag", Rules(park=_deaf(transitions.park)), _within(Fault.TIMEOUT, acts=1), _CANCEL
+        "P2: a boundary looks at the flag",
+        Rules(commit=_deaf(run_transitions.commit)),
+        _within(faults=0, acts=1),
+        _CANCEL,
     ),
     Mutant(
-        "P2: a failure looks at the flag", Rules(fail=_deaf(transitions.fail)), _within(Fault.MODEL, acts=1), _CANCEL
+        "P2: a park looks at the flag", Rules(park=_deaf(run_transitions.park)), _within(Fault.TIMEOUT, acts=1), _CANCEL
+    ),
+    Mutant(
+        "P2: a failure looks at the flag",
+        Rules(fail=_deaf(run_transitions.fail)),
+        _within(Fault.MODEL, acts=1),
+        _CANCEL,
     ),
     Mutant(
         "P2: giving back looks at the flag",
-        Rules(give_back=_deaf(transitions.give_back)),
+        Rules(give_back=_deaf(run_transitions.give_back)),
         _within(Fault.DRAIN, acts=1),
         _CANCEL,
     ),
-    Mutant("P2: a reap looks at the flag", Rules(reap=_deaf(transitions.reap)), _within(Fault.CRASH, acts=1), _CANCEL),
+    Mutant(
+        "P2: a reap looks at the flag", Rules(reap=_deaf(run_transitions.reap)), _within(Fault.CRASH, acts=1), _CANCEL
+    ),
     Mutant(
         "P2: a resting run ends at once",
         Rules(cancel=_cancels_at_the_next_write),

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from adk_worker import claim_transitions, lease_transitions, settle_transitions, transitions
+from adk_worker.transitions import claims as claim_transitions
+from adk_worker.transitions import leases as lease_transitions
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions import settling as settle_transitions
 
 Rule = Callable[..., Any]
 
@@ -29,17 +32,17 @@ class Rules:
     With nothing replaced this is the product. To take a rule out is to replace one function, or to turn one switch.
     """
 
-    submit: Rule = transitions.submit
-    take: Rule = transitions.take
-    begin: Rule = transitions.begin
-    commit: Rule = transitions.commit
-    park: Rule = transitions.park
-    fail: Rule = transitions.fail
-    give_back: Rule = transitions.give_back
-    reap: Rule = transitions.reap
-    requeue: Rule = transitions.requeue
-    heal: Rule = transitions.heal
-    cancel: Rule = transitions.cancel
+    submit: Rule = run_transitions.submit
+    take: Rule = run_transitions.take
+    begin: Rule = run_transitions.begin
+    commit: Rule = run_transitions.commit
+    park: Rule = run_transitions.park
+    fail: Rule = run_transitions.fail
+    give_back: Rule = run_transitions.give_back
+    reap: Rule = run_transitions.reap
+    requeue: Rule = run_transitions.requeue
+    heal: Rule = run_transitions.heal
+    cancel: Rule = run_transitions.cancel
     acquire: Rule = lease_transitions.acquire
     renew: Rule = lease_transitions.renew
     release: Rule = lease_transitions.release

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from adk_worker.transitions import Moved, Phase, Verdict
+from adk_worker.transitions.runs import Moved, Phase, Verdict
 from tests.model.bounds import Bounds, Probe
 from tests.model.memory import Memory, Recorder
 from tests.model.moves import Protocol

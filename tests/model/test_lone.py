@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from adk_worker import claim_transitions
 from adk_worker.idempotency import ClaimState
+from adk_worker.transitions import claims as claim_transitions
 from tests.model.bounds import Bounds, Fault
 from tests.model.lone import search_lone
 from tests.model.rules import Rules

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from adk_worker.transitions import Phase, Reason, Then, Verdict
+from adk_worker.transitions.runs import Phase, Reason, Then, Verdict
 from tests.model.bounds import Bounds, Fault, Probe
 from tests.model.store import Store
 from tests.model.world import FAILED, HAPPENED, IDLE, NOTHING, At, Call, Op, Trying, Worker, World

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from adk_worker.lease_transitions import Holding, LeaseState, StoreTime
-from adk_worker.transitions import FleetPolicy, State
+from adk_worker.transitions.leases import Holding, LeaseState, StoreTime
+from adk_worker.transitions.runs import FleetPolicy, State
 
 NOW = 1_000.0
 AT = StoreTime(NOW)

@@ -9,7 +9,7 @@ from adk_worker import Fleet, memory_stores
 from adk_worker.actors import Action, Actor, os_user, verify
 from adk_worker.errors import InvalidNameError, NotAllowedError
 from adk_worker.runs import NewRun
-from adk_worker.transitions import FleetPolicy
+from adk_worker.transitions.runs import FleetPolicy
 
 
 @pytest.mark.parametrize("name", ["", " ana", "a\nb", "a\x00b", None])

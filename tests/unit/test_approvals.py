@@ -24,7 +24,7 @@ from adk_worker.memory import MemoryData, memory_stores
 from adk_worker.reaper import sweep
 from adk_worker.runs import RunStatus
 from adk_worker.steps import StepEnd
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 from tests.unit.far_side import FarSide, agent_with
 from tests.unit.test_steps import POLICY, Bench, Clock
 

@@ -21,7 +21,7 @@ from adk_worker.liveness import Holder, ProcessIdentity
 from adk_worker.memory import MemoryData, memory_stores
 from adk_worker.registry import Registry
 from adk_worker.runs import Dispatch, RunStatus
-from adk_worker.transitions import Attention, Reason, Then
+from adk_worker.transitions.runs import Attention, Reason, Then
 from tasks.arrival import Arrival
 from tests.unit.far_side import FarSide, agent_with
 from tests.unit.test_client import Broker

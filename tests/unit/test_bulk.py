@@ -21,7 +21,7 @@ from adk_worker.filters import RunFilter
 from adk_worker.memory import MemoryRunStore, memory_stores
 from adk_worker.memory.data import MemoryData
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Attention, Reason, Then
+from adk_worker.transitions.runs import Attention, Reason, Then
 
 
 class Broker:

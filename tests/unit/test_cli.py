@@ -15,7 +15,7 @@ from adk_worker.errors import StoreUnavailableError
 from adk_worker.memory import MemoryData, memory_stores
 from adk_worker.registry import Registry
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Attention, Then
+from adk_worker.transitions.runs import Attention, Then
 from tests.unit.far_side import FarSide, agent_with
 
 

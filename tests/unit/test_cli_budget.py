@@ -16,7 +16,7 @@ from adk_worker.conformance.runs.driver import Driver
 from adk_worker.ledger import Budget, Unaccounted
 from adk_worker.memory import memory_stores
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Then
+from adk_worker.transitions.runs import Then
 
 
 class Sends:

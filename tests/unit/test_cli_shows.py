@@ -13,7 +13,7 @@ from adk_worker.conformance.runs.driver import Driver
 from adk_worker.errors import StoreUnavailableError, WaitTimeoutError
 from adk_worker.memory import memory_stores
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 from tests.unit.test_client import Broker
 from tests.unit.test_describe import WORKER, a_run
 

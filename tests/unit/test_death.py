@@ -14,7 +14,7 @@ from adk_worker.errors import BrokerUnavailableError, StoreUnavailableError
 from adk_worker.liveness import Holder
 from adk_worker.memory import MemoryData, memory_stores
 from adk_worker.runs import Dispatch, NewRun, RunStatus
-from adk_worker.transitions import Attention, FleetPolicy
+from adk_worker.transitions.runs import Attention, FleetPolicy
 from tasks.death import Death, Undertaker
 
 POLICY = FleetPolicy(max_crashes=2)

@@ -20,7 +20,7 @@ from adk_worker.redaction import Redactor
 from adk_worker.registry import Registry
 from adk_worker.runs import RunStatus
 from adk_worker.sealing import SealKey, SealKeys
-from adk_worker.transitions import Attention, Then
+from adk_worker.transitions.runs import Attention, Then
 from tests.unit.far_side import FarSide, agent_with
 
 FAR_SIDE = FarSide()

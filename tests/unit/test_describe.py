@@ -16,7 +16,7 @@ from adk_worker.messages import Usage
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
 from adk_worker.resume import PlannedCall, ResumePlan, ToolDisposition
 from adk_worker.runs import Run, RunStatus
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 
 AT = 1_795_000_000.0  # 2026-11-18 11:06:40Z
 WORKER = str(Holder(ProcessIdentity("web-7", 4711, "12", "another boot", "4026"), "a task", "6e6f"))

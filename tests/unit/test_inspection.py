@@ -19,7 +19,7 @@ from adk_worker.inspection import inspect_run
 from adk_worker.memory import MemoryData, memory_stores
 from adk_worker.outcomes import Effect
 from adk_worker.registry import Registry
-from adk_worker.transitions import Attention, Reason, Then
+from adk_worker.transitions.runs import Attention, Reason, Then
 from tests.unit.far_side import FarSide, agent_with
 
 

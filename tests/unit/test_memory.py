@@ -7,10 +7,10 @@ import pytest
 from adk_worker.errors import ConfigurationError, ResumeConflictError, RunLeaseError
 from adk_worker.filters import RunFilter
 from adk_worker.idempotency import ClaimState
-from adk_worker.lease_transitions import MAX_EPOCH
 from adk_worker.memory import MemoryData, MemoryIdempotencyStore, MemoryLeaseStore, memory_stores
 from adk_worker.runs import NewRun, RunStatus
-from adk_worker.transitions import FleetPolicy, Reason, Verdict
+from adk_worker.transitions.leases import MAX_EPOCH
+from adk_worker.transitions.runs import FleetPolicy, Reason, Verdict
 from stores.memory import open_memory
 from tests.unit.clock import Clock
 

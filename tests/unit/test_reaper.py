@@ -10,7 +10,7 @@ from adk_worker.actors import Actor
 from adk_worker.memory import MemoryData, memory_stores
 from adk_worker.reaper import SweepReport, bury, sweep
 from adk_worker.runs import Dispatch, NewRun, RunStatus
-from adk_worker.transitions import Attention, FleetPolicy
+from adk_worker.transitions.runs import Attention, FleetPolicy
 from tests.unit.clock import Clock
 
 POLICY = FleetPolicy(lease_ttl=60, dispatch_grace=30, max_crashes=3)

@@ -4,9 +4,9 @@ import pytest
 
 from adk_worker.errors import FrontierLostError, RunLeaseError, RunStateError, StaleFenceError
 from adk_worker.fences import check_fence
-from adk_worker.lease_transitions import Holding, LeaseState
 from adk_worker.refusals import cancel_refused, requeue_refused
 from adk_worker.runs import Run, RunStatus
+from adk_worker.transitions.leases import Holding, LeaseState
 from tests.unit.states import FREE, held, queued
 
 

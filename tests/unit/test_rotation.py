@@ -14,7 +14,7 @@ from adk_worker.redaction import Redactor
 from adk_worker.resealing import Reseal
 from adk_worker.rotation import CameTo, rotate
 from adk_worker.sealing import SealKey, SealKeys
-from adk_worker.transitions import Then
+from adk_worker.transitions.runs import Then
 
 OLD, NEW, OTHER = SealKey.new("old"), SealKey.new("new"), SealKey.new("other")
 SECRET = "hunter22"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adk_worker.lease_transitions import Holding, LeaseState, StoreTime, acquire, release, renew
-from adk_worker.transitions import (
+from adk_worker.transitions.leases import Holding, LeaseState, StoreTime, acquire, release, renew
+from adk_worker.transitions.runs import (
     ENDED,
     Attention,
     FleetPolicy,

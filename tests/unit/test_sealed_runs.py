@@ -28,7 +28,7 @@ from adk_worker.runs import Dispatch, RunStatus
 from adk_worker.sealing import SealKey, SealKeys
 from adk_worker.steps import StepEnd, Stepper
 from adk_worker.tools import tool
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 from tests.unit.far_side import FarSide, agent_with
 from tests.unit.test_steps import POLICY, Bench, Clock
 from tests.waiting import eventually

@@ -36,7 +36,7 @@ from adk_worker.registry import Registry
 from adk_worker.results import MAX_RESULT_BYTES
 from adk_worker.runner import AgentRunner
 from adk_worker.runs import Dispatch, RunStatus
-from adk_worker.transitions import Then
+from adk_worker.transitions.runs import Then
 from tests.unit.far_side import Crash, FarSide, agent_with
 
 SAID = {"tenant": "acme", "why": "it is in their list", "by": "ana"}

@@ -11,7 +11,7 @@ from adk_worker.events import Event
 from adk_worker.idempotency import BY_OWNER, Claim, ClaimState
 from adk_worker.liveness import Holder, ProcessIdentity
 from adk_worker.runs import Run, RunStatus
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 from examples.travel.demo import judged
 from examples.travel.journal import Entry, RunName, judge
 from examples.travel.model import ModelCall

@@ -7,7 +7,7 @@ import pytest
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.memory import memory_stores
 from adk_worker.runs import RunStatus
-from adk_worker.transitions import Then
+from adk_worker.transitions.runs import Then
 from adk_worker.walk import each_run
 
 LIVE = (RunStatus.QUEUED, RunStatus.RUNNING)

@@ -16,7 +16,7 @@ from adk_worker.ledger import Account, Ledger
 from adk_worker.outcomes import Effect, OutcomeKind
 from adk_worker.resume import ToolDisposition
 from adk_worker.runs import Run, RunStatus
-from adk_worker.transitions import Attention
+from adk_worker.transitions.runs import Attention
 
 
 class RunAnswer(Run):

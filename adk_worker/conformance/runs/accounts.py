@@ -15,7 +15,7 @@ from adk_worker.events import EventKind
 from adk_worker.lease import RunLease
 from adk_worker.ledger import Account, Amount, Budget, BudgetChange, Kind, Scope, Unaccounted
 from adk_worker.runs import RunStatus, Stores, Submitted
-from adk_worker.transitions import Attention, Reason, Then, Verdict
+from adk_worker.transitions.runs import Attention, Reason, Then, Verdict
 
 _RACERS = 6
 _ROUNDS = 4

@@ -26,7 +26,7 @@ from adk_worker.errors import (
 from adk_worker.events import EventKind
 from adk_worker.pruning import Prune
 from adk_worker.runs import Dispatch, RunStatus, Stores
-from adk_worker.transitions import Attention, Then, Verdict
+from adk_worker.transitions.runs import Attention, Then, Verdict
 
 _RUNS = 10
 

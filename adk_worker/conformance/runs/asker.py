@@ -18,7 +18,7 @@ from adk_worker.conformance.runs.driver import ANN, Driver
 from adk_worker.conformance.waiting import LONG, until
 from adk_worker.lease import RunLease
 from adk_worker.runs import Committed
-from adk_worker.transitions import Attention, Then
+from adk_worker.transitions.runs import Attention, Then
 
 BOB = Actor("bob", "op-2")
 """Another person."""

@@ -16,7 +16,7 @@ from adk_worker.lease import RunLease
 from adk_worker.ledger import Amount, Budget, BudgetChange, Charge, Kind, Ledger, Reservation, Scope, Unaccounted
 from adk_worker.outcomes import Effect
 from adk_worker.runs import RunStatus, Stores
-from adk_worker.transitions import Attention, Reason, Then, Verdict
+from adk_worker.transitions.runs import Attention, Reason, Then, Verdict
 
 _CALL = OutstandingCall(call_id="c-1", tool="book", arguments={}, index=0, effect=Effect.READ_ONLY)
 _MORE = BudgetChange(by={Kind.TOKENS: 1000})

@@ -9,7 +9,7 @@ from adk_worker.errors import CallKeyReusedError, ClaimOwnerError, InvalidNameEr
 from adk_worker.events import EventKind
 from adk_worker.idempotency import BY_OWNER, ClaimState, Intent
 from adk_worker.runs import RunStatus, Stores
-from adk_worker.transitions import Attention, Then, Verdict
+from adk_worker.transitions.runs import Attention, Then, Verdict
 
 
 class CallsConformance:

@@ -14,9 +14,9 @@ from adk_worker.errors import RunNotFoundError, RunStateError, StaleFenceError
 from adk_worker.events import EventKind
 from adk_worker.idempotency import Claim
 from adk_worker.lease import RunLease
-from adk_worker.lease_transitions import Holding
 from adk_worker.runs import Committed, Reaped, RunStatus, Stores, Taken
-from adk_worker.transitions import Attention, Reason, Then, Verdict
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import Attention, Reason, Then, Verdict
 
 _RUNS = 10
 

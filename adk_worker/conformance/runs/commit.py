@@ -16,7 +16,7 @@ from adk_worker.events import EventKind, NewEvent
 from adk_worker.idempotency import BY_OWNER, Claim, ClaimState
 from adk_worker.messages import Usage
 from adk_worker.runs import RunStatus, Stores
-from adk_worker.transitions import Attention, Reason, Then, Verdict
+from adk_worker.transitions.runs import Attention, Reason, Then, Verdict
 
 _RUNS = 10
 _RACERS = 6

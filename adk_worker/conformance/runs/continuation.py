@@ -13,7 +13,7 @@ from adk_worker.events import CONTINUED, Event, continued
 from adk_worker.filters import RunFilter
 from adk_worker.lease import RunLease
 from adk_worker.runs import Committed, RunStatus, Stores
-from adk_worker.transitions import Then, Verdict
+from adk_worker.transitions.runs import Then, Verdict
 
 _LEFT = Journal(steps=2, history_bytes=70)
 

@@ -16,7 +16,7 @@ from adk_worker.idempotency import BY_OWNER, Claim, ClaimState, Decision
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import RunStatus, Stores
 from adk_worker.settlement import Settled, Settlement
-from adk_worker.transitions import Attention, Reason, Then
+from adk_worker.transitions.runs import Attention, Reason, Then
 
 BOB = Actor("bob", "op-2")
 WHY = "the airline has it in its list"

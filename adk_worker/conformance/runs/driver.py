@@ -19,7 +19,7 @@ from adk_worker.messages import Message, Usage
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
 from adk_worker.resealing import Reseal
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Run, Stores, Submitted, Taken
-from adk_worker.transitions import Attention, FleetPolicy, Reason, Then
+from adk_worker.transitions.runs import Attention, FleetPolicy, Reason, Then
 
 TENANT = "acme"
 PATIENT = FleetPolicy(lease_ttl=LONG, dispatch_grace=LONG, dispatch_grace_max=4 * LONG, max_crashes=3)

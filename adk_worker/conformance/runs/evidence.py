@@ -11,9 +11,9 @@ from adk_worker.conformance.waiting import LONG, Racer, race_in_threads, winners
 from adk_worker.errors import ClaimOwnerError, StaleFenceError
 from adk_worker.events import EventKind
 from adk_worker.idempotency import BY_OWNER, ClaimState
-from adk_worker.lease_transitions import Holding
 from adk_worker.runs import Committed, RunStatus, Stores
-from adk_worker.transitions import Attention, Verdict
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import Attention, Verdict
 
 _RUNS = 10
 

@@ -15,7 +15,7 @@ from adk_worker.idempotency import Claim
 from adk_worker.lease import RunLease
 from adk_worker.messages import Message
 from adk_worker.runs import RunStatus, Stores
-from adk_worker.transitions import Attention, Reason, Then
+from adk_worker.transitions.runs import Attention, Reason, Then
 
 Lost = Callable[[Driver, RunLease], Awaitable[Any]]
 

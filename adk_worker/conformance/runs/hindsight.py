@@ -11,7 +11,7 @@ from adk_worker.errors import CallDecidedError
 from adk_worker.events import EventKind
 from adk_worker.idempotency import BY_OWNER, ClaimState
 from adk_worker.runs import Committed, RunStatus, Stores
-from adk_worker.transitions import Verdict
+from adk_worker.transitions.runs import Verdict
 
 _RUNS = 10
 

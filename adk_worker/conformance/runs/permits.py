@@ -21,7 +21,7 @@ from adk_worker.errors import (
 )
 from adk_worker.events import EventKind
 from adk_worker.runs import Stores
-from adk_worker.transitions import Then
+from adk_worker.transitions.runs import Then
 
 
 class PermitsConformance:

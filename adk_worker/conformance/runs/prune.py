@@ -11,7 +11,7 @@ from adk_worker.filters import RunFilter
 from adk_worker.lease import RunLease
 from adk_worker.pruning import Prune, Pruned
 from adk_worker.runs import RunStatus, Stores
-from adk_worker.transitions import Then
+from adk_worker.transitions.runs import Then
 
 OVER = Prune(older_than=0.0)
 """All runs that are over: every one of them is at least as old as that."""

@@ -16,7 +16,7 @@ from adk_worker.filters import RunFilter
 from adk_worker.lease import RunLease
 from adk_worker.pruning import Prune
 from adk_worker.runs import NewRun, Run, RunStatus, Stores
-from adk_worker.transitions import Attention, Reason, Then
+from adk_worker.transitions.runs import Attention, Reason, Then
 
 
 class ReadingConformance:

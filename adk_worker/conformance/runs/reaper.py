@@ -14,10 +14,10 @@ from adk_worker.conformance.waiting import LONG, SOON, Racer, race_in_threads, u
 from adk_worker.errors import StaleFenceError
 from adk_worker.events import EventKind
 from adk_worker.lease import QUEUE
-from adk_worker.lease_transitions import Holding
 from adk_worker.lifecycle import TellsSweeps
 from adk_worker.runs import Dispatch, Reaped, RunStatus, Stores
-from adk_worker.transitions import Attention, Then, Verdict
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import Attention, Then, Verdict
 
 _RUNS = 12
 _RACERS = 4

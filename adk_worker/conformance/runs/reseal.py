@@ -12,7 +12,7 @@ from adk_worker.conformance.runs.driver import BOOKED, Driver
 from adk_worker.lease import RunLease
 from adk_worker.resealing import Reseal
 from adk_worker.runs import Stores
-from adk_worker.transitions import Reason, Then
+from adk_worker.transitions.runs import Reason, Then
 
 OLD: dict[str, Any] = {"last": 1, "sealed": {"1": "s1.old.AAAA"}}
 NEW: dict[str, Any] = {"last": 1, "sealed": {"1": "s1.new.BBBB"}}

@@ -15,7 +15,7 @@ from adk_worker.errors import FrontierLostError, RunLeaseError, RunNotFoundError
 from adk_worker.events import EventKind, NewEvent
 from adk_worker.lease import RunLease
 from adk_worker.runs import RunStatus, Stores
-from adk_worker.transitions import Attention, Reason, Then, Verdict
+from adk_worker.transitions.runs import Attention, Reason, Then, Verdict
 
 _RUNS = 10
 _RACERS = 6

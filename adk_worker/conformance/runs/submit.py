@@ -14,7 +14,7 @@ from adk_worker.errors import InvalidNameError, NotJSONError, RunExistsError, St
 from adk_worker.events import EventKind
 from adk_worker.lease import QUEUE
 from adk_worker.runs import NewRun, RunStatus, Stores
-from adk_worker.transitions import Then
+from adk_worker.transitions.runs import Then
 
 _RACERS = 8
 

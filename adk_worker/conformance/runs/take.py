@@ -11,9 +11,9 @@ from adk_worker.conformance.waiting import LONG, race, race_in_threads, winners
 from adk_worker.errors import ConfigurationError, InvalidNameError, RunLeaseError
 from adk_worker.events import EventKind
 from adk_worker.lease import QUEUE, RunLease
-from adk_worker.lease_transitions import Holding
 from adk_worker.runs import RunStatus, Stores
-from adk_worker.transitions import Then
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import Then
 
 _RUNS = 10
 _RACERS = 8

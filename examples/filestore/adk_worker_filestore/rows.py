@@ -8,9 +8,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel
 
-from adk_worker.claim_transitions import ResumeClaim
 from adk_worker.history import StoredSegment
-from adk_worker.lease_transitions import LeaseState
 from adk_worker.ledger import Account, Reservation
 from adk_worker.memory import MemoryData
 from adk_worker.memory.data import (
@@ -22,6 +20,8 @@ from adk_worker.memory.data import (
     StoredEvent,
     StoredRun,
 )
+from adk_worker.transitions.claims import ResumeClaim
+from adk_worker.transitions.leases import LeaseState
 
 
 class Rows(BaseModel):

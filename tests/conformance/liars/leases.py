@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from adk_worker.conformance import LeaseStoreConformance
 from adk_worker.lease import RunLease
-from adk_worker.lease_transitions import Holding, LeaseState
 from adk_worker.memory import MemoryData, MemoryLeaseStore
+from adk_worker.transitions.leases import Holding, LeaseState
 from tests.conformance.liars.lie import Lie
 
 

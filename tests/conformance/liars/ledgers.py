@@ -9,7 +9,7 @@ from adk_worker.conformance import RunStoreConformance
 from adk_worker.ledger import Amount, Budget, Ledger, Unaccounted
 from adk_worker.memory import MemoryRunStore
 from adk_worker.runs import Submitted
-from adk_worker.transitions import Verdict
+from adk_worker.transitions.runs import Verdict
 from tests.conformance.liars.lie import Lie, bundle
 
 

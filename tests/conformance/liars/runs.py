@@ -6,13 +6,11 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 
-from adk_worker import settle_transitions
 from adk_worker.actors import Actor
 from adk_worker.conformance import RunStoreConformance
 from adk_worker.errors import RunLeaseError
 from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Claim, ClaimState, Intent
-from adk_worker.lease_transitions import Holding, LeaseState
 from adk_worker.memory import (
     MemoryCheckpointStore,
     MemoryHistoryStore,
@@ -25,7 +23,9 @@ from adk_worker.memory.data import StoredCheckpoint, as_run_lease
 from adk_worker.messages import load_messages
 from adk_worker.resealing import Reseal
 from adk_worker.runs import Renewal, RunStatus
-from adk_worker.transitions import Phase, State, Then, Verdict
+from adk_worker.transitions import settling as settle_transitions
+from adk_worker.transitions.leases import Holding, LeaseState
+from adk_worker.transitions.runs import Phase, State, Then, Verdict
 from tests.conformance.liars.lie import Lie, bundle, row, standing
 
 

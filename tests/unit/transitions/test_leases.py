@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from adk_worker.lease_transitions import (
+from adk_worker.transitions.leases import (
     EPOCH_SHIFT,
     MAX_EPOCH,
     Holding,

@@ -9,11 +9,11 @@ import pytest
 from adk_worker.actors import Actor
 from adk_worker.errors import CallDecidedError, CallStateError
 from adk_worker.idempotency import BY_OWNER, Claim, ClaimState, Decision
-from adk_worker.lease_transitions import Holding, LeaseState, StoreTime
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
-from adk_worker.settle_transitions import Decided, decide, settled, under_way
 from adk_worker.settlement import Settlement
-from adk_worker.transitions import ENDED, Attention, FleetPolicy, Phase, State, Verdict
+from adk_worker.transitions.leases import Holding, LeaseState, StoreTime
+from adk_worker.transitions.runs import ENDED, Attention, FleetPolicy, Phase, State, Verdict
+from adk_worker.transitions.settling import Decided, decide, settled, under_way
 
 NOW = 1_000.0
 AT = StoreTime(NOW)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from adk_worker.errors import ConfigurationError
-from adk_worker.lease_transitions import Holding
-from adk_worker.transitions import (
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import (
     Attention,
     FleetPolicy,
     Phase,

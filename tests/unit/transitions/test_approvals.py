@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from adk_worker import transitions
 from adk_worker.actors import Actor
-from adk_worker.approval_transitions import act, answer, ask, expire, permit, revoke, standing, withdraw
 from adk_worker.approvals import (
     MAX_REASON,
     MAX_SHOWN,
@@ -28,8 +26,10 @@ from adk_worker.errors import (
     NotApprovedError,
 )
 from adk_worker.idempotency import Intent
-from adk_worker.lease_transitions import Holding, LeaseState
-from adk_worker.transitions import Attention, Phase, State, Verdict
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions.approvals import act, answer, ask, expire, permit, revoke, standing, withdraw
+from adk_worker.transitions.leases import Holding, LeaseState
+from adk_worker.transitions.runs import Attention, Phase, State, Verdict
 from tests.unit.states import AT, FREE, NOW, POLICY, running
 
 NOTHING = Approvals()
@@ -240,7 +240,7 @@ WAITING = State(lease=FREE, phase=Phase.WAITING_APPROVAL, sequence=4, attention=
 
 def test_the_last_answer_queues_the_run():
     """P1, L2: under a new ticket, without a trace of the wait."""
-    moved = transitions.answered(WAITING, at=AT, policy=POLICY)
+    moved = run_transitions.answered(WAITING, at=AT, policy=POLICY)
     assert moved.verdict is Verdict.DONE
     assert (moved.state.phase, moved.state.attention, moved.state.sequence) == (Phase.LIVE, None, 4)
     assert moved.state.lease == LeaseState(8, Holding.QUEUE, None, NOW + 30, 30.0)
@@ -250,10 +250,10 @@ def test_the_last_answer_queues_the_run():
 def test_what_does_not_wait_is_not_queued_by_an_answer(phase):
     """P1: a run that is parked, has ended, or goes on."""
     state = running() if phase is Phase.LIVE else replace(WAITING, phase=phase)
-    assert transitions.answered(state, at=AT, policy=POLICY) == transitions.Moved(state, Verdict.REFUSED)
+    assert run_transitions.answered(state, at=AT, policy=POLICY) == run_transitions.Moved(state, Verdict.REFUSED)
 
 
 def test_an_answer_looks_at_the_cancel_s_flag():
     """P2."""
-    moved = transitions.answered(replace(WAITING, cancel_requested=True), at=AT, policy=POLICY)
+    moved = run_transitions.answered(replace(WAITING, cancel_requested=True), at=AT, policy=POLICY)
     assert (moved.verdict, moved.state.phase) == (Verdict.CANCELLED, Phase.CANCELLED)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from adk_worker import transitions
-from adk_worker.lease_transitions import Holding, StoreTime
-from adk_worker.transitions import Attention, FleetPolicy, Moved, Phase, State, Verdict
+from adk_worker.transitions import runs as run_transitions
+from adk_worker.transitions.leases import Holding, StoreTime
+from adk_worker.transitions.runs import Attention, FleetPolicy, Moved, Phase, State, Verdict
 
 
 def park(state: State, *, fence: int) -> Moved:
@@ -18,7 +18,7 @@ def park(state: State, *, fence: int) -> Moved:
     A marked run cannot rest and be carried on: what it is parked for is its lost frontier (C3).
     """
     attention = Attention.FRONTIER_LOST if state.behind else Attention.OVER_BUDGET
-    return transitions.park(state, fence=fence, attention=attention)
+    return run_transitions.park(state, fence=fence, attention=attention)
 
 
 def afford(state: State, *, at: StoreTime, policy: FleetPolicy) -> Moved:
@@ -29,4 +29,4 @@ def afford(state: State, *, at: StoreTime, policy: FleetPolicy) -> Moved:
     if state.phase is not Phase.PARKED or state.attention is not Attention.OVER_BUDGET:
         return Moved(state, Verdict.REFUSED)
     free = replace(state, lease=replace(state.lease, holding=Holding.FREE, holder=None))
-    return transitions.requeue(free, at=at, policy=policy)
+    return run_transitions.requeue(free, at=at, policy=policy)

@@ -4,7 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from adk_worker.claim_transitions import (
+from adk_worker.errors import CallKeyReusedError, ClaimOwnerError
+from adk_worker.idempotency import BY_OWNER, Claim, ClaimState, Intent
+from adk_worker.outcomes import OutcomeKind, ToolOutcome
+from adk_worker.transitions.claims import (
     ResumeClaim,
     abandon,
     any_in_flight,
@@ -16,9 +19,6 @@ from adk_worker.claim_transitions import (
     still_undecided,
     take_over,
 )
-from adk_worker.errors import CallKeyReusedError, ClaimOwnerError
-from adk_worker.idempotency import BY_OWNER, Claim, ClaimState, Intent
-from adk_worker.outcomes import OutcomeKind, ToolOutcome
 
 NOW = 1_000.0
 YEARS = 10 * 365 * 86_400.0

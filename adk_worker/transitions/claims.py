@@ -1,4 +1,4 @@
-"""The transition table of a claim: pure functions, as :mod:`adk_worker.transitions` is for a run.
+"""The transition table of a claim: pure functions, as :mod:`adk_worker.transitions.runs` is for a run.
 
 Every idempotency store reads the claim's row under a lock, asks one function here, and writes what comes back in the
 same transaction. ``None`` for a claim is an absent one. Times are the store's.

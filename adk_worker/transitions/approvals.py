@@ -1,4 +1,4 @@
-"""The transition table of a run's approvals: pure functions, as :mod:`adk_worker.transitions` is for the run (P1).
+"""The transition table of a run's approvals: pure functions, as :mod:`adk_worker.transitions.runs` is for the run (P1).
 
 A store reads the run's :class:`~adk_worker.approvals.Approvals` under the run's lock, asks one function here, and
 writes what comes back in the same transaction. Times are the store's.
@@ -24,7 +24,7 @@ from adk_worker.errors import ApprovalRefusedError, NotAllowedError, NotApproved
 from adk_worker.idempotency import Intent
 from adk_worker.printable import time_of
 from adk_worker.runs import Boundary
-from adk_worker.transitions import Then
+from adk_worker.transitions.runs import Then
 
 
 @dataclass(frozen=True, slots=True)

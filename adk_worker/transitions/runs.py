@@ -3,7 +3,7 @@
 A store reads :class:`State` under one lock, asks one function here, and writes what comes back in the same
 transaction. Nothing here does I/O or knows a clock: the time is the store's (L1).
 
-What happens to a lease alone is in :mod:`adk_worker.lease_transitions`. A live run's lease is never free.
+What happens to a lease alone is in :mod:`adk_worker.transitions.leases`. A live run's lease is never free.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from adk_worker.errors import ConfigurationError
-from adk_worker.lease_transitions import Holding, LeaseState, StoreTime, next_fence, to_queue
+from adk_worker.transitions.leases import Holding, LeaseState, StoreTime, next_fence, to_queue
 
 
 class Phase(StrEnum):

@@ -1,4 +1,4 @@
-"""The transition table of a lease alone: pure functions, as :mod:`adk_worker.transitions` is for a run with its lease.
+"""The transition table of a lease alone; :mod:`adk_worker.transitions.runs` is that of a run with its lease.
 
 Who holds the lease says who may act::
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from adk_worker.lease_transitions import Holding
-from adk_worker.transitions import Attention, Phase, State, Verdict, cancel, heal, reap, requeue
+from adk_worker.transitions.leases import Holding
+from adk_worker.transitions.runs import Attention, Phase, State, Verdict, cancel, heal, reap, requeue
 from tests.unit.states import AT, FREE, NOW, POLICY, held, queued, running
 
 # --- the reaper ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""From a store's URL to its bundle: each scheme is an entry point, ours and yours alike."""
+"""From a store's URL to its bundle: our schemes first, then whatever other packages register as entry points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OURS: Final[Mapping[str, str]] = {
     "rediss": "stores.redis:open_redis",
     "sqlite": "stores.sql:open_sql",
 }
-"""What this package's own metadata says, for a checkout that is on the path and not installed."""
+"""Nobody else is asked for these: no package that happens to be installed can put itself in such a store's place."""
 
 
 def open_stores(url: str, *, checkpoint_max_bytes: int | None = None, **options: Any) -> Stores:
@@ -59,8 +59,12 @@ def known_schemes() -> tuple[str, ...]:
 
 
 def _opener(scheme: str, url: str) -> Callable[..., Any]:
+    if scheme.partition("+")[0] in _OURS:
+        scheme = scheme.partition("+")[0]
+        return _load(EntryPoint(name=scheme, value=_OURS[scheme], group=ENTRY_POINTS))
     for name in (scheme, scheme.partition("+")[0]):
-        targets = _targets(name)
+        # The same one may be there twice, installed and on the path.
+        targets = {point.value: point for point in entry_points(group=ENTRY_POINTS, name=name)}
         if len(targets) > 1:
             raise ConfigurationError(
                 f"the store scheme {name}:// is registered more than once: {', '.join(sorted(targets))}. Uninstall "
@@ -72,15 +76,6 @@ def _opener(scheme: str, url: str) -> Callable[..., Any]:
         f"no store is registered for {without_secrets(url)!r}; {_listed()}. A package adds a scheme by an entry point "
         f"{ENTRY_POINTS!r} of that name, which names its function from the URL to adk_worker.runs.Stores."
     )
-
-
-def _targets(scheme: str) -> dict[str, EntryPoint]:
-    """What is registered for a scheme, by target: the same one may be there twice, installed and on the path."""
-    found = {point.value: point for point in entry_points(group=ENTRY_POINTS, name=scheme)}
-    if scheme in _OURS:
-        value = _OURS[scheme]
-        found.setdefault(value, EntryPoint(name=scheme, value=value, group=ENTRY_POINTS))
-    return found
 
 
 def _load(point: EntryPoint) -> Callable[..., Any]:

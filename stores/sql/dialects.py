@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from sqlalchemy import BigInteger, Connection, Double, FunctionElement, Table
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
+
 S = TypeVar("S")
 
-Insert = postgresql.Insert | sqlite.Insert
+Insert: TypeAlias = "postgresql.Insert | sqlite.Insert"
 """An INSERT that may have an ON CONFLICT."""
 
 
@@ -27,7 +30,8 @@ class PerDialect(Generic[S]):
         """The statement for this connection."""
         name = tx.dialect.name
         if name not in self._made:  # two threads at once make the same
-            self._made[name] = self._make(postgresql.insert if name == "postgresql" else sqlite.insert)
+            # The dialect that is used is imported by then, and no other has to be.
+            self._made[name] = self._make(import_module(f"sqlalchemy.dialects.{name}").insert)
         return self._made[name]
 
 

@@ -27,7 +27,7 @@ from adk_worker.errors import ConfigurationError
 from adk_worker.urls import without_secrets
 from stores.sql.failures import no_session, translated
 from stores.sql.limits import MARK, POOLER, Limits, behind_pooler
-from stores.sql.schema import metadata
+from stores.sql.schema import with_postgresql
 from stores.sql.target import WRITES, SqlOptions, make_engine, parse_url
 
 _PREFIX: Final = "adk_"
@@ -45,7 +45,7 @@ def _ours(name: str | None, kind: str, _parents: Mapping[str, str | None]) -> bo
 
 SETTINGS: Final[Mapping[str, Any]] = MappingProxyType(
     {
-        "target_metadata": metadata,
+        "target_metadata": with_postgresql(),
         "version_table": _VERSION_TABLE,
         "include_name": _ours,
         # Each step is one transaction, and what it has locked is free again before the next one. On SQLite, where
@@ -83,7 +83,7 @@ def current(url: str) -> str | None:
 
 def differences(connection: Connection) -> Sequence[str]:
     """What of our tables, columns and indexes is missing, or otherwise than :mod:`stores.sql.schema` declares it."""
-    found = compare_metadata(MigrationContext.configure(connection, opts=dict(SETTINGS)), metadata)
+    found = compare_metadata(MigrationContext.configure(connection, opts=dict(SETTINGS)), with_postgresql())
     # A change of a column comes as a list of its changes.
     steps = [step for one in found for step in (one if isinstance(one, list) else [one])]
     return [_in_words(*step) for step in steps]

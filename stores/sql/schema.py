@@ -21,6 +21,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    ColumnElement,
     Dialect,
     Double,
     Identity,
@@ -29,6 +30,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    TextClause,
     TypeDecorator,
     insert,
     text,
@@ -40,6 +42,9 @@ from adk_worker.messages import canonical_json
 
 SCHEMA_VERSION: Final = "0001"
 """What ``adk_schema.version`` has to say: the revision of the newest migration."""
+
+
+_POSTGRESQL: Final = "adk_postgresql"
 
 
 class Json(TypeDecorator[Any]):
@@ -60,6 +65,16 @@ class Json(TypeDecorator[Any]):
 def _name() -> Text:
     """A name in a key. Without the collation, a database of another locale may take two names for one (T1)."""
     return Text().with_variant(Text(collation="C"), "postgresql")
+
+
+def _stored(**parameters: Any) -> dict[str, Any]:
+    """The ``info`` of a table with PostgreSQL's storage parameters; see :func:`with_postgresql`."""
+    return {_POSTGRESQL: {"postgresql_with": parameters}}
+
+
+def _partial_index(name: str, *columns: Column[Any], where: ColumnElement[bool] | TextClause) -> Index:
+    """An index of the rows that ``where`` holds for."""
+    return Index(name, *columns, sqlite_where=where, info={_POSTGRESQL: {"postgresql_where": where}})
 
 
 metadata: Final = MetaData(
@@ -123,7 +138,7 @@ runs: Final = Table(
     # When this row was written last; taking and renewing a lease does not write it.
     Column("updated_at", Double, nullable=False),
     # Room on the page for an update without touching an index (HOT): no boundary changes an indexed column.
-    postgresql_with={"fillfactor": 70},
+    info=_stored(fillfactor=70),
 )
 Index("adk_runs_by_number", runs.c.number)
 Index("adk_runs_by_tenant", runs.c.tenant, runs.c.number)
@@ -133,7 +148,7 @@ Index("adk_runs_by_run_id", runs.c.run_id, runs.c.number)
 Index("adk_runs_by_phase", runs.c.phase, runs.c.number)
 Index("adk_runs_by_tenant_and_phase", runs.c.tenant, runs.c.phase, runs.c.number)
 ATTENTION: Final = runs.c.attention.is_not(None)
-Index("adk_runs_attention", runs.c.number, postgresql_where=ATTENTION, sqlite_where=ATTENTION)
+_partial_index("adk_runs_attention", runs.c.number, where=ATTENTION)
 
 leases: Final = Table(
     # One row per name that was ever leased. Locking it is locking the run: whatever writes a run's state locks this
@@ -157,35 +172,28 @@ leases: Final = Table(
     # The number of the run that was submitted last under this name. It stays what it is as long as that run is there;
     # NULL if none ever was.
     Column("number", BigInteger),
-    postgresql_with={
-        "fillfactor": 70,
+    info=_stored(
+        fillfactor=70,
         # The default waits until a fifth of all leases that there ever were has changed, and only live ones do.
-        "autovacuum_vacuum_threshold": 1000,
-        "autovacuum_vacuum_scale_factor": 0.01,
+        autovacuum_vacuum_threshold=1000,
+        autovacuum_vacuum_scale_factor=0.01,
         # Nor would it then look at the indexes, for whose sake it has to come: by itself it spares them while what has
         # changed is on less than a fiftieth of the pages.
-        "vacuum_index_cleanup": "on",
-    },
+        vacuum_index_cleanup="on",
+    ),
 )
 LIVE: Final = leases.c.status.is_not(None)
 # For lists of what is queued, or running. The run's row does not say it, as a take would have to write that one too.
 # That a run is live is in the same column: of two, the planner would take the one for no hint at the other, and so the
 # queued runs for so few that it may as well read them all.
-Index("adk_run_leases_by_status", leases.c.status, leases.c.number, postgresql_where=LIVE, sqlite_where=LIVE)
-Index(
-    "adk_run_leases_by_tenant_and_status",
-    leases.c.tenant,
-    leases.c.status,
-    leases.c.number,
-    postgresql_where=LIVE,
-    sqlite_where=LIVE,
-)
+_partial_index("adk_run_leases_by_status", leases.c.status, leases.c.number, where=LIVE)
+_partial_index("adk_run_leases_by_tenant_and_status", leases.c.tenant, leases.c.status, leases.c.number, where=LIVE)
 # A renewal moves its lease in this index, so that no renewal is a HOT update, and makes an entry in each index that the
 # lease is in. That is the lesser evil: with 20,000 live runs a renewal logs 506 bytes, 184 of them for the two indexes
 # above, where it could be 120; but a sweep reads two pages, where it would read the leases of all live runs, 3,400
 # pages, every time. What a renewal leaves here stays until a vacuum, and sweeps pass over it: 240 renewals to a page.
 # The other indexes do not grow with them, since they do not move in those (PostgreSQL 14 and later).
-Index("adk_run_leases_lapse", leases.c.expires_at, postgresql_where=LIVE, sqlite_where=LIVE)
+_partial_index("adk_run_leases_lapse", leases.c.expires_at, where=LIVE)
 
 checkpoints: Final = Table(
     "adk_checkpoints",
@@ -196,7 +204,7 @@ checkpoints: Final = Table(
     Column("sequence", BigInteger, nullable=False),
     # The frontier, as `encode_checkpoint` writes it.
     Column("payload", Text, nullable=False),
-    postgresql_with={"fillfactor": 70},
+    info=_stored(fillfactor=70),
 )
 
 fences: Final = Table(
@@ -256,12 +264,7 @@ approvals: Final = Table(
 )
 PENDING: Final = text("adk_approvals.state = 'pending'")
 """What a query has to say to be given the index of what waits for an answer."""
-Index(
-    "adk_approvals_due",
-    approvals.c.expires_at,
-    postgresql_where=text("state = 'pending'"),
-    sqlite_where=text("state = 'pending'"),
-)
+_partial_index("adk_approvals_due", approvals.c.expires_at, where=text("state = 'pending'"))
 
 grants: Final = Table(
     # What a run's people let pass without being asked (P1).
@@ -296,7 +299,7 @@ accounts: Final = Table(
     Column("unaccounted_cost_micros", BigInteger, nullable=False),
     # JSON list of the newest changes of the limits: who, when, to what.
     Column("changes", Json, nullable=False),
-    postgresql_with={"fillfactor": 70},
+    info=_stored(fillfactor=70),
 )
 
 resumes: Final = Table(
@@ -347,9 +350,22 @@ events: Final = Table(
 Index("adk_events_by_run", events.c.tenant, events.c.run_id, events.c.id)
 
 
+def with_postgresql() -> MetaData:
+    """The tables with what PostgreSQL alone reads of them, for who writes DDL or compares it.
+
+    It stands in their ``info`` until then: said at once, it would have SQLAlchemy import PostgreSQL's dialect at the
+    start of every program, on SQLite too.
+    """
+    for table in metadata.tables.values():
+        table.kwargs.update(table.info.get(_POSTGRESQL, {}))
+        for index in table.indexes:
+            index.kwargs.update(index.info.get(_POSTGRESQL, {}))
+    return metadata
+
+
 def _ddl(dialect: Dialect) -> str:
     made: list[Any] = []
-    for table in metadata.sorted_tables:
+    for table in with_postgresql().sorted_tables:
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
         made += [CreateTable(table), *map(CreateIndex, indexes)]
     made.append(insert(schema_row).values(id=1, version=SCHEMA_VERSION, epoch=0))

@@ -65,6 +65,7 @@ def test_inspect_imports_what_it_uses(sqlite_store_url):
 
     assert code == 4
     assert {name.partition(".")[0] for name in modules} & _HEAVY == set()
+    assert "sqlalchemy.dialects.postgresql" not in modules
     assert len(modules) <= _MOST
 
 

@@ -23,7 +23,7 @@ from adk_worker import names
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.errors import ConfigurationError, SchemaVersionError, StoreUnavailableError
 from stores.sql import EXPECTED_CHECKPOINT_SCHEMA, SCHEMA_VERSION, migrate, open_sql
-from stores.sql.schema import metadata
+from stores.sql.schema import metadata, with_postgresql
 
 ROOT = Path(__file__).parents[2]
 TABLES = {table.name for table in metadata.sorted_tables}
@@ -140,7 +140,7 @@ def test_the_migrated_schema_is_the_declared_one(url):
 
     with migrate.connected(url) as connection:
         context = MigrationContext.configure(connection, opts=dict(migrate.SETTINGS))
-        assert compare_metadata(context, metadata) == []
+        assert compare_metadata(context, with_postgresql()) == []
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,10 @@ def test_the_tables_of_an_app_in_the_same_database_are_left_alone(url):
 
     migrate.upgrade(url)
     with migrate.connected(url) as connection:
-        assert compare_metadata(MigrationContext.configure(connection, opts=dict(migrate.SETTINGS)), metadata) == []
+        assert (
+            compare_metadata(MigrationContext.configure(connection, opts=dict(migrate.SETTINGS)), with_postgresql())
+            == []
+        )
     migrate.downgrade(url, "base")
 
     assert tables(url) == {"alembic_version", "orders", "adk_alembic_version"}

@@ -131,13 +131,22 @@ def test_a_plugin_that_fails_to_import_is_the_errors_cause(register, tmp_path, m
 
 
 def test_a_scheme_that_two_packages_bring_is_refused(register):
-    register("sqlite", f"{__name__}:open_something")
+    register("theirs", f"{__name__}:open_theirs")
+    register("theirs", f"{__name__}:open_something")
 
     with pytest.raises(ConfigurationError, match="more than once") as refused:
-        open_stores("sqlite:///adk.db")
+        open_stores("theirs://host")
 
-    assert "stores.sql:open_sql" in str(refused.value)
+    assert f"{__name__}:open_theirs" in str(refused.value)
     assert f"{__name__}:open_something" in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///adk.db", "postgresql+psycopg2://app@127.0.0.1:1/db", "REDIS://127.0.0.1:1"])
+def test_no_package_takes_one_of_our_schemes(register, url):
+    for scheme in ("sqlite", "postgresql", "postgresql+psycopg2", "redis"):
+        register(scheme, f"{__name__}:open_something")
+
+    assert isinstance(open_stores(url), Stores)
 
 
 def test_a_checkout_that_is_not_installed_opens_its_own_stores(register):

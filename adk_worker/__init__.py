@@ -17,18 +17,9 @@ from adk_worker.exports import exported
 if TYPE_CHECKING:
     from adk_worker.actors import Action, Actor, Verifier
     from adk_worker.agent import Agent
-    from adk_worker.approvals import (
-        Answered,
-        Approval,
-        ApprovalDecision,
-        ApprovalRequest,
-        Approvals,
-        Grant,
-        NewGrant,
-        NewRequest,
-        ProposedCall,
-        RequestState,
-    )
+    from adk_worker.approvals.answers import Answered, ApprovalDecision, NewGrant
+    from adk_worker.approvals.declaring import Approval, ProposedCall
+    from adk_worker.approvals.requests import ApprovalRequest, Approvals, Grant, NewRequest, RequestState
     from adk_worker.bulk import BulkOutcome, Came
     from adk_worker.checkpoint import (
         CHECKPOINT_FORMAT,
@@ -97,7 +88,9 @@ if TYPE_CHECKING:
     from adk_worker.inspection import Inspection
     from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
     from adk_worker.leaseholder import Leaseholder
-    from adk_worker.ledger import Account, Amount, Budget, BudgetChange, Ledger
+    from adk_worker.ledger.accounts import Account
+    from adk_worker.ledger.amounts import Amount, Budget, BudgetChange
+    from adk_worker.ledger.booking import Ledger
     from adk_worker.liveness import Holder, ProcessIdentity, known_dead
     from adk_worker.memory import (
         MemoryCheckpointStore,
@@ -113,13 +106,13 @@ if TYPE_CHECKING:
     from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
     from adk_worker.probe import Happened, NeverWill, NotYet, ProbeAnswer, Unknown
     from adk_worker.providers import ModelPolicy, ScriptedProvider
-    from adk_worker.redaction import Redactor
+    from adk_worker.redaction.masking import Redactor
     from adk_worker.registry import Registry
     from adk_worker.resume import PlannedCall, ResumePlan, ToolDisposition, plan_resume
     from adk_worker.resumer import Carried, Resumer
     from adk_worker.runner import AgentRunner, RunResult
     from adk_worker.runs import Dispatch, Run, RunStatus, RunStore, Stores
-    from adk_worker.sealing import SealKey, SealKeys
+    from adk_worker.sealing.keys import SealKey, SealKeys
     from adk_worker.settings import Settings
     from adk_worker.tools import Tool, tool
     from adk_worker.transitions.runs import Attention, FleetPolicy
@@ -282,10 +275,9 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "actors": "Action Actor Verifier",
         "agent": "Agent",
-        "approvals": (
-            "Answered Approval ApprovalDecision ApprovalRequest Approvals Grant NewGrant NewRequest ProposedCall "
-            "RequestState"
-        ),
+        "approvals.answers": "Answered ApprovalDecision NewGrant",
+        "approvals.declaring": "Approval ProposedCall",
+        "approvals.requests": "ApprovalRequest Approvals Grant NewRequest RequestState",
         "bulk": "BulkOutcome Came",
         "checkpoint": (
             "CHECKPOINT_FORMAT Checkpoint CheckpointBoundary Checkpointer CheckpointPolicy CheckpointStore "
@@ -312,7 +304,9 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "inspection": "Inspection",
         "lease": "LeasePolicy LeaseStore RunLease",
         "leaseholder": "Leaseholder",
-        "ledger": "Account Amount Budget BudgetChange Ledger",
+        "ledger.accounts": "Account",
+        "ledger.amounts": "Amount Budget BudgetChange",
+        "ledger.booking": "Ledger",
         "liveness": "Holder ProcessIdentity known_dead",
         "memory": (
             "MemoryCheckpointStore MemoryHistoryStore MemoryIdempotencyStore MemoryLeaseStore MemoryLedgers "
@@ -323,13 +317,13 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "outcomes": "Effect OutcomeKind ToolOutcome",
         "probe": "Happened NeverWill NotYet ProbeAnswer Unknown",
         "providers": "ModelPolicy ScriptedProvider",
-        "redaction": "Redactor",
+        "redaction.masking": "Redactor",
         "registry": "Registry",
         "resume": "PlannedCall ResumePlan ToolDisposition plan_resume",
         "resumer": "Carried Resumer",
         "runner": "AgentRunner RunResult",
         "runs": "Dispatch Run RunStatus RunStore Stores",
-        "sealing": "SealKey SealKeys",
+        "sealing.keys": "SealKey SealKeys",
         "settings": "Settings",
         "tools": "Tool tool",
         "transitions.runs": "Attention FleetPolicy",

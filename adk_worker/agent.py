@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
-from adk_worker.approvals import Approval, approval_of
+from adk_worker.approvals.declaring import Approval, approval_of
 from adk_worker.errors import ConfigurationError
 from adk_worker.messages import canonical_json
 from adk_worker.model import ModelProvider, ToolSpec

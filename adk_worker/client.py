@@ -19,19 +19,19 @@ from adk_worker.errors import CommitUnknownError, RunNotFoundError, StoreUnavail
 from adk_worker.events import Event
 from adk_worker.filters import RunFilter
 from adk_worker.inspection import Inspection, inspect_run
-from adk_worker.ledger import Budget
+from adk_worker.ledger.amounts import Budget
 from adk_worker.log import get_logger
 from adk_worker.names import check_name, check_run
 from adk_worker.people import People
 from adk_worker.pruning import Prune, Pruned
 from adk_worker.runs import NewRun, Run, RunStatus, Stores, Submitted
-from adk_worker.settlement import UNSAID
+from adk_worker.settling.settlement import UNSAID
 from adk_worker.submission import checked
 from adk_worker.sync import SyncFace
 from adk_worker.transitions.runs import Attention, FleetPolicy
 
 if TYPE_CHECKING:
-    from adk_worker.redaction import Redactor
+    from adk_worker.redaction.masking import Redactor
     from adk_worker.registry import Registry
     from adk_worker.steps import Dispatcher
 
@@ -343,14 +343,14 @@ class Fleet(People):
         :raises NotJSONError: ``completed`` is none.
         :raises ValueTooLargeError: it is larger than the result of a tool may be.
         """
-        from adk_worker import settling  # noqa: PLC0415 - for those who settle
+        from adk_worker.settling import deciding  # noqa: PLC0415 - for those who settle
 
-        word = settling.Word.given(completed=completed, never_ran=never_ran, why=why, owner_may_live=owner_may_live)
+        word = deciding.Word.given(completed=completed, never_ran=never_ran, why=why, owner_may_live=owner_may_live)
         actor = await self._allowed(by, Action.SETTLE, run_id, tenant=tenant)
         found = await self.inspect(run_id, tenant=tenant)
-        meant = settling.meant(call, found, await self.stores.runs.claims(run_id, tenant=tenant))
+        meant = deciding.meant(call, found, await self.stores.runs.claims(run_id, tenant=tenant))
         asked = meant.asked(word, by=actor, masker=self._redacting().masker(meant.masks, of=(tenant, run_id)))
-        settled = settling.done(
+        settled = deciding.done(
             await self._certain(
                 self.stores.runs.decide, run_id, tenant=tenant, claim=meant.claim, asked=asked, policy=self._policy
             )

@@ -25,11 +25,11 @@ from adk_worker.errors import (
 )
 from adk_worker.filters import RunFilter
 from adk_worker.inspection import undecidable, with_probe
-from adk_worker.originals import Originals
 from adk_worker.registry import Registry
 from adk_worker.resume import plan_resume
 from adk_worker.runs import Run, RunStatus, Stores
-from adk_worker.sealing import SealKeys
+from adk_worker.sealing.keys import SealKeys
+from adk_worker.sealing.originals import Originals
 from adk_worker.transitions.runs import Attention
 from adk_worker.walk import each_run
 

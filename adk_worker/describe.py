@@ -15,17 +15,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from adk_worker.approvals.words import granted, waiting
 from adk_worker.checkpoint import CheckpointBoundary
 from adk_worker.events import Event
-from adk_worker.evidence import adrift, described, quoted
 from adk_worker.inspection import Inspection
 from adk_worker.lease import QUEUE, RunLease
-from adk_worker.ledger_words import of_run
+from adk_worker.ledger.words import of_run
 from adk_worker.liveness import known_dead, short_name
 from adk_worker.messages import canonical_json
 from adk_worker.printable import printable, printable_lines, time_of
-from adk_worker.questions import granted, waiting
 from adk_worker.runs import Run, RunStatus
+from adk_worker.settling.evidence import adrift, described, quoted
 from adk_worker.transitions.runs import Attention
 
 _MAX_TEXT: Final = 2_000

@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from adk_worker.actors import Actor
-from adk_worker.approvals import ApprovalRequest, Grant
+from adk_worker.approvals.requests import ApprovalRequest, Grant
 from adk_worker.checkpoint import Journal
 from adk_worker.idempotency import Claim, Intent
-from adk_worker.ledger import Budget
+from adk_worker.ledger.amounts import Budget
 from adk_worker.transitions.runs import Attention, Reason, State, Verdict
 
 

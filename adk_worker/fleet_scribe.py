@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from adk_worker import events
-from adk_worker.approvals import Asked
+from adk_worker.approvals.store import Asked
 from adk_worker.checkpoint import Checkpoint, encode_checkpoint
 from adk_worker.errors import CheckpointTooLargeError, ClaimOwnerError, StoreUnavailableError
 from adk_worker.events import NewEvent
@@ -18,11 +18,11 @@ from adk_worker.history import Handle, Segment
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.interruption import Cause, Interruption
 from adk_worker.lease import RunLease
-from adk_worker.ledger import Reservation
+from adk_worker.ledger.booking import Reservation
+from adk_worker.ledger.spending import Spending
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Boundary, Committed, Stores
 from adk_worker.scribe import Standing, Turnover, Wrapped
-from adk_worker.spending import Spending
 from adk_worker.transitions.runs import Attention, FleetPolicy, Then, Verdict
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from adk_worker.approvals import Approvals
+from adk_worker.approvals.requests import Approvals
 from adk_worker.checkpoint import Checkpoint, decode_checkpoint
 from adk_worker.errors import (
     AdkError,

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from adk_worker import asking
-from adk_worker.approvals import Approvals
-from adk_worker.asking import Answers
+from adk_worker.approvals import asking
+from adk_worker.approvals.asking import Answers
+from adk_worker.approvals.requests import Approvals
 from adk_worker.checkpoint import Checkpoint, CheckpointBoundary, OutstandingCall
 from adk_worker.continuation import continued
 from adk_worker.errors import (
@@ -26,12 +26,12 @@ from adk_worker.errors import (
 from adk_worker.idempotency import call_key
 from adk_worker.interruption import Cause, Interrupted
 from adk_worker.invocation import refuse_invalid, refuse_masked, refuse_unknown
+from adk_worker.ledger.spending import reservation_for
 from adk_worker.messages import Message, ToolCallPart, dump_messages, load_messages
 from adk_worker.model import ModelAnswer, ModelRequest
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
 from adk_worker.results import check_readable, shortened, whole
 from adk_worker.scribe import Standing, Turnover, Wrapped
-from adk_worker.spending import reservation_for
 from adk_worker.surroundings import Surroundings
 from adk_worker.tools import Tool
 from adk_worker.transitions.runs import Attention

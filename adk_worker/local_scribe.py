@@ -8,18 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from adk_worker.approvals import ApprovalDecision, ApprovalRequest, Approvals, Asked, RequestState
-from adk_worker.asking import asked_digest, asked_key, needs_person
+from adk_worker.approvals.answers import ApprovalDecision
+from adk_worker.approvals.asking import asked_digest, asked_key, needs_person
+from adk_worker.approvals.requests import ApprovalRequest, Approvals, RequestState
+from adk_worker.approvals.store import Asked
 from adk_worker.checkpoint import Checkpoint, Checkpointer, OutstandingCall
 from adk_worker.errors import ClaimOwnerError, StaleFenceError
 from adk_worker.history import Handle, HistoryStore
 from adk_worker.idempotency import Claim, IdempotencyStore, Intent, mark_key
 from adk_worker.lease import RunLease
-from adk_worker.ledger import Reservation
+from adk_worker.ledger.booking import Reservation
+from adk_worker.ledger.spending import Spending
 from adk_worker.memory.lone_ledgers import MemoryLedgers
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.scribe import Standing, Turnover, Wrapped
-from adk_worker.spending import Spending
 from adk_worker.transitions.runs import Attention
 
 

@@ -7,10 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from adk_worker.actors import Action, Actor, Verifier, verify
-from adk_worker.approvals import MAX_REASON, Answer, Answered, Approvals, Grant, NewGrant
-from adk_worker.budgets import change_account
+from adk_worker.approvals.answers import MAX_REASON, Answer, Answered, NewGrant
+from adk_worker.approvals.requests import Approvals, Grant
 from adk_worker.errors import CommitUnknownError, InvalidNameError
-from adk_worker.ledger import Account, BudgetChange
+from adk_worker.ledger.accounts import Account
+from adk_worker.ledger.amounts import BudgetChange
+from adk_worker.ledger.raising import change_account
 from adk_worker.log import get_logger
 from adk_worker.names import check_name, check_run
 from adk_worker.results import text_of
@@ -18,7 +20,7 @@ from adk_worker.runs import Dispatch, Run, Stores, Submitted
 from adk_worker.transitions.runs import FleetPolicy
 
 if TYPE_CHECKING:
-    from adk_worker.redaction import Redactor
+    from adk_worker.redaction.masking import Redactor
     from adk_worker.steps import Dispatcher
 
 _log = get_logger(__name__)
@@ -151,7 +153,7 @@ class People:
 
     def _redacting(self) -> Redactor:
         if self._redactor is None:
-            from adk_worker.redaction import Redactor  # noqa: PLC0415 - for those who write texts
+            from adk_worker.redaction.masking import Redactor  # noqa: PLC0415 - for those who write texts
 
             self._redactor = Redactor()
         return self._redactor

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from adk_worker.approvals import Expired
+from adk_worker.approvals.store import Expired
 from adk_worker.log import get_logger
 from adk_worker.results import text_of
 from adk_worker.runs import Dispatch, Reaped, RunStore

@@ -13,8 +13,9 @@ from typing import Any, Final, Self
 
 from adk_worker.actors import Actor
 from adk_worker.agent import Agent
-from adk_worker.approvals import ApprovalDecision, NewRequest
-from adk_worker.asking import check_decisions, waiting_for
+from adk_worker.approvals.answers import ApprovalDecision
+from adk_worker.approvals.asking import check_decisions, waiting_for
+from adk_worker.approvals.requests import NewRequest
 from adk_worker.checkpoint import Checkpoint, Checkpointer
 from adk_worker.continuation import DEFAULT_CONTINUATION, ContinuationPolicy
 from adk_worker.errors import (
@@ -33,7 +34,8 @@ from adk_worker.interruption import Interrupted, Interruption
 from adk_worker.iteration import Iterated, Iteration, IterationEnd
 from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
 from adk_worker.leaseholder import Leaseholder
-from adk_worker.ledger import Budget
+from adk_worker.ledger.amounts import Budget
+from adk_worker.ledger.spending import Spending
 from adk_worker.liveness import Holder
 from adk_worker.local_scribe import LocalScribe
 from adk_worker.memory.lone_ledgers import MemoryLedgers
@@ -41,12 +43,11 @@ from adk_worker.messages import Message, Usage
 from adk_worker.model import ModelProvider
 from adk_worker.names import check_run
 from adk_worker.providers import ModelPolicy, Providers
-from adk_worker.redaction import Redactor
+from adk_worker.redaction.masking import Redactor
 from adk_worker.resumer import Carried, read_frontier
 from adk_worker.runs import RunStatus
-from adk_worker.settlement import UNSAID, takes_decisions
-from adk_worker.settling import Word, done, meant
-from adk_worker.spending import Spending
+from adk_worker.settling.deciding import Word, done, meant
+from adk_worker.settling.settlement import UNSAID, takes_decisions
 from adk_worker.surroundings import Surroundings
 from adk_worker.transitions.runs import Attention
 

@@ -15,20 +15,23 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from adk_worker.actors import Actor
-from adk_worker.approvals import ApprovalOperations, NewRequest
+from adk_worker.approvals.requests import NewRequest
+from adk_worker.approvals.store import ApprovalOperations
 from adk_worker.checkpoint import Checkpoint, CheckpointStore
 from adk_worker.events import Event, NewEvent
 from adk_worker.filters import RunFilter
 from adk_worker.history import HistoryStore, Segment
 from adk_worker.idempotency import Claim, IdempotencyStore, Intent
 from adk_worker.lease import LeaseStore, RunLease
-from adk_worker.ledger import Budget, Charge, Ledger, LedgerStore
+from adk_worker.ledger.amounts import Budget
+from adk_worker.ledger.booking import Charge, Ledger
+from adk_worker.ledger.store import LedgerStore
 from adk_worker.lifecycle import Lifecycle
 from adk_worker.messages import Usage
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
-from adk_worker.resealing import Reseals
-from adk_worker.settlement import Settled, Settlement
+from adk_worker.sealing.resealing import Reseals
+from adk_worker.settling.settlement import Settled, Settlement
 from adk_worker.transitions.leases import Holding
 from adk_worker.transitions.runs import Attention, FleetPolicy, Phase, Reason, Then, Verdict
 
@@ -369,10 +372,11 @@ class RunStore(ApprovalOperations, LedgerStore, Reseals, Protocol):
     async def decide(
         self, run_id: str, *, tenant: str, claim: Claim, asked: Settlement, policy: FleetPolicy
     ) -> Settled:
-        """Settle a call of a resting run as a person says; see :meth:`adk_worker.settlement.TakesDecisions.decide`.
+        """Settle a call of a resting run as a person says.
 
-        A run that was parked on this call and no other is queued again in the same write, and so is one that backs off
-        to ask about a call again; a cancelled run's frontier is let go with its last undecided call (P2).
+        See :meth:`adk_worker.settling.settlement.TakesDecisions.decide`. A run that was parked on this call and no
+        other is queued again in the same write, and so is one that backs off to ask about a call again; a cancelled
+        run's frontier is let go with its last undecided call (P2).
 
         :raises RunNotFoundError: there is none.
         :raises RunStateError: it is being carried on, or about to be: it finds out by itself.

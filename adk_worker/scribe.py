@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from adk_worker.approvals import Asked, NewRequest
+from adk_worker.approvals.requests import NewRequest
+from adk_worker.approvals.store import Asked
 from adk_worker.checkpoint import Checkpoint, Journal
 from adk_worker.idempotency import Claim, Intent
-from adk_worker.ledger import Reservation
+from adk_worker.ledger.booking import Reservation
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.transitions.runs import Attention
 

@@ -17,11 +17,11 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_va
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
-from adk_worker.approvals import EXPIRES_IN
+from adk_worker.approvals.requests import EXPIRES_IN
 from adk_worker.continuation import DEFAULT_CONTINUATION, ContinuationPolicy
 from adk_worker.errors import ConfigurationError
 from adk_worker.lease import LeasePolicy
-from adk_worker.ledger import HIGHEST, Budget
+from adk_worker.ledger.amounts import HIGHEST, Budget
 from adk_worker.log import get_logger
 from adk_worker.providers.policy import Endpoint, ModelPolicy, Prefix, Price
 from adk_worker.results import MAX_RESULT_BYTES
@@ -30,8 +30,8 @@ from adk_worker.transitions.runs import FleetPolicy
 from adk_worker.urls import without_secrets
 
 if TYPE_CHECKING:
-    from adk_worker.redaction import Redactor
-    from adk_worker.sealing import SealKeys
+    from adk_worker.redaction.masking import Redactor
+    from adk_worker.sealing.keys import SealKeys
 
 PREFIX: Final = "ADK_"
 
@@ -281,7 +281,7 @@ class Settings(BaseSettings):
         :raises ConfigurationError: one of ``redact_patterns`` is no regular expression, or the seal keys cannot be
             read.
         """
-        from adk_worker.redaction import Redactor  # noqa: PLC0415 - for those who mask
+        from adk_worker.redaction.masking import Redactor  # noqa: PLC0415 - for those who mask
 
         patterns, keys = self.redact_patterns, self.read_seal_keys()
         if keys is None:
@@ -294,12 +294,12 @@ class Settings(BaseSettings):
         :raises ConfigurationError: they cannot be read, or others may read the file.
         """
         if self.seal_keys_file is not None:
-            from adk_worker.key_file import read_keys  # noqa: PLC0415 - for those who have a file
+            from adk_worker.sealing.key_file import read_keys  # noqa: PLC0415 - for those who have a file
 
             return read_keys(self.seal_keys_file)
         if self.seal_keys is None:
             return None
-        from adk_worker.sealing import SealKeys  # noqa: PLC0415 - for those who seal
+        from adk_worker.sealing.keys import SealKeys  # noqa: PLC0415 - for those who seal
 
         return SealKeys.parse(self.seal_keys.get_secret_value().split(","))
 

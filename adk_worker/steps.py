@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from adk_worker.agent import Agent
-from adk_worker.approvals import EXPIRES_IN
+from adk_worker.approvals.requests import EXPIRES_IN
 from adk_worker.checkpoint import Checkpoint
 from adk_worker.continuation import DEFAULT_CONTINUATION, ContinuationPolicy
 from adk_worker.deployment import CONFLICTS, accepted
@@ -35,15 +35,15 @@ from adk_worker.idempotency import resume_claims
 from adk_worker.interruption import Cause, Interrupted, Interruption
 from adk_worker.iteration import Iteration, IterationEnd, Waiting
 from adk_worker.lease import RunLease
+from adk_worker.ledger.spending import Spending
 from adk_worker.liveness import Holder
 from adk_worker.log import get_logger
 from adk_worker.messages import Message
 from adk_worker.providers import Providers
-from adk_worker.redaction import Masker, Redactor
+from adk_worker.redaction.masking import Masker, Redactor
 from adk_worker.registry import Registry
 from adk_worker.results import MAX_RESULT_BYTES, text_of
 from adk_worker.runs import Committed, Dispatch, Run, Stores, Taken
-from adk_worker.spending import Spending
 from adk_worker.surroundings import Surroundings
 from adk_worker.transitions.runs import Attention, FleetPolicy, Reason, Verdict
 

@@ -8,14 +8,14 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from adk_worker.agent import Agent
-from adk_worker.approvals import EXPIRES_IN
+from adk_worker.approvals.requests import EXPIRES_IN
 from adk_worker.continuation import DEFAULT_CONTINUATION, ContinuationPolicy
 from adk_worker.interruption import Interruption
+from adk_worker.ledger.spending import Spending
 from adk_worker.model import ModelProvider
-from adk_worker.redaction import Masker
+from adk_worker.redaction.masking import Masker
 from adk_worker.results import MAX_RESULT_BYTES
 from adk_worker.scribe import Scribe
-from adk_worker.spending import Spending
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, overload
 from pydantic import JsonValue
 from typing_extensions import ParamSpec, TypeVar
 
-from adk_worker.approvals import Approval, approval_of
+from adk_worker.approvals.declaring import Approval, approval_of
 from adk_worker.bounded import is_async
 from adk_worker.context import ToolContext
 from adk_worker.errors import ConfigurationError

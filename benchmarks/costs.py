@@ -15,7 +15,7 @@ from sqlalchemy import create_engine
 
 from adk_worker.actors import Actor
 from adk_worker.history import Handle, Segment
-from adk_worker.ledger import HIGHEST, Budget, BudgetChange, Kind
+from adk_worker.ledger.amounts import HIGHEST, Budget, BudgetChange, Kind
 from adk_worker.messages import Message
 from adk_worker.runs import Dispatch, RunStore
 from adk_worker.steps import StepEnd

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from adk_worker.redaction import Redactor
+from adk_worker.redaction.masking import Redactor
 from benchmarks import redaction_files as files
 from benchmarks import redaction_texts as texts
 

@@ -12,7 +12,7 @@ from adk_worker.cli.output import emit, note, say
 from adk_worker.cli.program import Invocation, awaited
 
 if TYPE_CHECKING:
-    from adk_worker.approvals import Answered
+    from adk_worker.approvals.answers import Answered
 
 _request = click.argument("request_id", metavar="REQUEST", type=options.Name("request"))
 _by = click.option(
@@ -34,7 +34,7 @@ def approvals(invocation: Invocation, *, run_id: str, tenant: str, as_json: bool
 
     Exit codes: 0 told, 1 there is no such run, and otherwise as everywhere.
     """
-    from adk_worker.questions import answered, described, granted, waiting
+    from adk_worker.approvals.words import answered, described, granted, waiting
 
     async def look() -> int:
         async with invocation.source.open() as access:
@@ -95,7 +95,7 @@ def approve(  # noqa: PLR0913 - one option each
     Exit codes: 0 approved, 1 no such run, 2 the command line cannot be read, 65 there is no such request, or it takes
     no answer any more, 77 it is not yours to answer, and otherwise as everywhere.
     """  # noqa: D301 - click reads this backspace: keep the lines of the next paragraph
-    from adk_worker.approvals import NewGrant
+    from adk_worker.approvals.answers import NewGrant
 
     if for_run and for_time is not None:
         raise click.UsageError("Give one of --for-run and --for TIME.")
@@ -162,8 +162,8 @@ def revoke(invocation: Invocation, *, run_id: str, grant_id: str, tenant: str, b
     Exit codes: 0 revoked, or it was already, 1 no such run, 65 no such grant, 77 you may not, and otherwise as
     everywhere.
     """
-    from adk_worker.approvals import Grant
-    from adk_worker.questions import described
+    from adk_worker.approvals.requests import Grant
+    from adk_worker.approvals.words import described
 
     async def ask() -> Grant:
         async with invocation.source.open() as access:
@@ -180,7 +180,7 @@ def revoke(invocation: Invocation, *, run_id: str, grant_id: str, tenant: str, b
 
 
 def _tell(answered: Answered, *, as_json: bool) -> int:
-    from adk_worker import questions
+    from adk_worker.approvals import words as questions
 
     if as_json:
         from adk_worker.cli.report import request_object, run_object

@@ -14,7 +14,9 @@ from adk_worker.cli.output import counted, emit, note, say
 from adk_worker.cli.program import Invocation, awaited
 
 if TYPE_CHECKING:
-    from adk_worker.ledger import Account, BudgetChange, Ledger
+    from adk_worker.ledger.accounts import Account
+    from adk_worker.ledger.amounts import BudgetChange
+    from adk_worker.ledger.booking import Ledger
 
 _DIGITS: Final = 20
 """Of a number of tokens, or of millionths: more than the highest limit has, which says what that is."""
@@ -118,7 +120,7 @@ def set_(
     """
 
     def change() -> BudgetChange:
-        from adk_worker.ledger import BudgetChange, Kind
+        from adk_worker.ledger.amounts import BudgetChange, Kind
 
         given = {Kind.TOKENS: tokens, Kind.COST: cost}
         return BudgetChange(to={kind: None if to == NONE else to for kind, to in given.items() if to is not None})
@@ -152,7 +154,7 @@ def raise_(
     """
 
     def change() -> BudgetChange:
-        from adk_worker.ledger import BudgetChange, Kind
+        from adk_worker.ledger.amounts import BudgetChange, Kind
 
         given = {Kind.TOKENS: tokens, Kind.COST: cost}
         return BudgetChange(by={kind: by for kind, by in given.items() if by is not None})
@@ -184,8 +186,8 @@ def _changed(
 
 
 def _show_ledger(tenant: str, run_id: str, ledger: Ledger, *, queued: int, as_json: bool) -> int:
-    from adk_worker.ledger import LEDGER
-    from adk_worker.ledger_words import of_run
+    from adk_worker.ledger.booking import LEDGER
+    from adk_worker.ledger.words import of_run
 
     if as_json:
         said = LEDGER.dump_python(ledger, mode="json")
@@ -197,8 +199,8 @@ def _show_ledger(tenant: str, run_id: str, ledger: Ledger, *, queued: int, as_js
 
 
 def _show_account(tenant: str, account: Account | None, *, queued: int = 0, as_json: bool) -> int:
-    from adk_worker.ledger import ACCOUNT
-    from adk_worker.ledger_words import of_tenant
+    from adk_worker.ledger.accounts import ACCOUNT
+    from adk_worker.ledger.words import of_tenant
 
     if as_json:
         said = None if account is None else ACCOUNT.dump_python(account, mode="json")

@@ -219,8 +219,8 @@ def _upgrade(store_url: str) -> None:
 
 def _seal_keys(settings: Settings, wanted: _Wanted) -> None:
     """Make the keys beside the database, if no others are named, and see that those there are can be read."""
-    from adk_worker.key_file import make_keys
-    from adk_worker.sealing import SealKey
+    from adk_worker.sealing.key_file import make_keys
+    from adk_worker.sealing.keys import SealKey
 
     if settings.seal_keys_file == wanted.keys and make_keys(wanted.keys, SealKey.new("dev")):
         say(f"seal keys: made {printable(str(wanted.keys))}; keep it with the database, and out of version control")

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from adk_worker.approvals import ApprovalRequest, Grant
+from adk_worker.approvals.requests import ApprovalRequest, Grant
 from adk_worker.cli.exits import ExitCode
 from adk_worker.events import Event
-from adk_worker.evidence import declared_max_in_flight
 from adk_worker.idempotency import Claim, Decision
 from adk_worker.inspection import Inspection
 from adk_worker.lease import RunLease
 from adk_worker.liveness import known_dead
 from adk_worker.resume import PlannedCall
 from adk_worker.runs import Run
+from adk_worker.settling.evidence import declared_max_in_flight
 
 
 def run_object(run: Run) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from adk_worker.cli.output import emit, note, say
 from adk_worker.cli.program import Invocation, awaited
 from adk_worker.cli.resume import DEFAULT_PATIENCE, carry_on
 from adk_worker.cli.source import Access
-from adk_worker.ledger import Budget
+from adk_worker.ledger.amounts import Budget
 from adk_worker.runs import RunStatus
 
 

@@ -36,8 +36,8 @@ def scan(invocation: Invocation, *, tenant: str | None, as_json: bool) -> int:
     """
 
     async def work() -> _Told:
-        from adk_worker.redaction import Redactor
-        from adk_worker.scanning import scan as scanned
+        from adk_worker.redaction.masking import Redactor
+        from adk_worker.redaction.scanning import scan as scanned
 
         told = _Told()
         async with invocation.source.open() as access:

@@ -18,8 +18,8 @@ from adk_worker.cli.program import Invocation, awaited
 from adk_worker.printable import printable
 
 if TYPE_CHECKING:
-    from adk_worker.rotation import Rotated
-    from adk_worker.sealing import SealKeys
+    from adk_worker.sealing.keys import SealKeys
+    from adk_worker.sealing.rotation import Rotated
 
 
 @click.group("seal", short_help="The keys by which masked secrets are sealed.")
@@ -47,8 +47,8 @@ def new(*, key_id: str | None, file: Path | None, as_json: bool) -> int:
     Give it to every process behind the keys that they have. When all have it, put it first, so that it seals; then run
     `adk seal rotate`, and drop the others when that says that nothing needs them.
     """
-    from adk_worker.key_file import add_key
-    from adk_worker.sealing import SealKey
+    from adk_worker.sealing.key_file import add_key
+    from adk_worker.sealing.keys import SealKey
 
     made = SealKey.new(key_id or f"{datetime.now(UTC):%Y%m%d}-{secrets.token_hex(2)}")
     if file is None:
@@ -130,8 +130,8 @@ def rotate(invocation: Invocation, *, tenant: str | None, limit: int, as_json: b
     from adk_worker.errors import ConfigurationError
 
     async def work() -> _Told:
-        from adk_worker.rotation import rotate as rotated
-        from adk_worker.sealing import SealKeys
+        from adk_worker.sealing.keys import SealKeys
+        from adk_worker.sealing.rotation import rotate as rotated
 
         async with invocation.source.open() as access:
             keys = (access.settings.read_seal_keys() if access.settings else None) or SealKeys()

@@ -12,7 +12,7 @@ from adk_worker.cli import options
 from adk_worker.cli.exits import ExitCode
 from adk_worker.cli.output import emit, say
 from adk_worker.cli.program import Invocation, awaited
-from adk_worker.settlement import UNSAID
+from adk_worker.settling.settlement import UNSAID
 
 if TYPE_CHECKING:
     from adk_worker.runs import Run

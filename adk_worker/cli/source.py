@@ -14,12 +14,12 @@ from adk_worker.cli.output import note
 from adk_worker.client import Fleet
 from adk_worker.errors import AdkError, ConfigurationError
 from adk_worker.lease import LeasePolicy
-from adk_worker.ledger import Budget
+from adk_worker.ledger.amounts import Budget
 from adk_worker.runs import Dispatch, Stores
 from adk_worker.transitions.runs import FleetPolicy
 
 if TYPE_CHECKING:
-    from adk_worker.redaction import Redactor
+    from adk_worker.redaction.masking import Redactor
     from adk_worker.registry import Registry
     from adk_worker.settings import Settings
     from adk_worker.steps import Dispatcher

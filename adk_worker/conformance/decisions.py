@@ -1,4 +1,4 @@
-"""What every :class:`~adk_worker.settlement.TakesDecisions` has to do, beside being an idempotency store (I8)."""
+"""What a :class:`~adk_worker.settling.settlement.TakesDecisions` has to do, beside being an idempotency store (I8)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from adk_worker.conformance.waiting import Racer, race_in_threads, winners
 from adk_worker.errors import CallDecidedError, CallStateError, ClaimOwnerError
 from adk_worker.idempotency import Claim, ClaimState, Decision, IdempotencyStore
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
-from adk_worker.settlement import Settlement, TakesDecisions
+from adk_worker.settling.settlement import Settlement, TakesDecisions
 
 TENANT = "acme"
 BOOKED = ToolOutcome(kind=OutcomeKind.RETURNED, content={"booking": 7})

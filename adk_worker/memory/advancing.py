@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adk_worker import events, ledger
+from adk_worker import events
 from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.lease import RunLease
-from adk_worker.ledger import Closed, Reservation
+from adk_worker.ledger import booking
+from adk_worker.ledger.booking import Closed, Reservation
 from adk_worker.memory import asked, claims, history, journal, ledgers, reading
 from adk_worker.memory.data import MemoryData, RunKey, StoredCheckpoint
 from adk_worker.memory.writing import committed, end_cancelled, state_under, unless_refused
@@ -99,7 +100,7 @@ def commit(data: MemoryData, lease: RunLease, boundary: Boundary, *, policy: Fle
         history.store(data, key, boundary.segment)
     if boundary.payload is not None:
         data.checkpoints[key] = StoredCheckpoint(boundary.payload, frontier.sequence, frontier.agent)
-    booked = ledger.settle(data.runs[key].ledger, charge, fence=lease.fence, asks=not frontier.calls)
+    booked = booking.settle(data.runs[key].ledger, charge, fence=lease.fence, asks=not frontier.calls)
     journal.write(
         data,
         key,

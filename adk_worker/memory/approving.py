@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from adk_worker import events, refusals
 from adk_worker.actors import Actor
-from adk_worker.approvals import Answer, Answered, Approvals, Expired, Grant
+from adk_worker.approvals.answers import Answer, Answered
+from adk_worker.approvals.requests import Approvals, Grant
+from adk_worker.approvals.store import Expired
 from adk_worker.errors import RunNotFoundError
 from adk_worker.events import NewEvent
 from adk_worker.memory import asked, journal, reading
@@ -20,7 +22,7 @@ from adk_worker.transitions.runs import FleetPolicy, Phase, Verdict
 
 
 def answer(data: MemoryData, key: RunKey, given: Answer, *, by: Actor, policy: FleetPolicy) -> Answered:
-    """See :meth:`adk_worker.approvals.ApprovalOperations.answer`."""
+    """See :meth:`adk_worker.approvals.store.ApprovalOperations.answer`."""
     tenant, run_id = _existing(data, key)
     at = data.at()
     came_to = approval_transitions.answer(asked.load(data, key), given, tenant=tenant, run_id=run_id, by=by, now=at.now)
@@ -34,7 +36,7 @@ def answer(data: MemoryData, key: RunKey, given: Answer, *, by: Actor, policy: F
 
 
 def revoke(data: MemoryData, key: RunKey, grant_id: str, *, by: Actor) -> Grant:
-    """See :meth:`adk_worker.approvals.ApprovalOperations.revoke`."""
+    """See :meth:`adk_worker.approvals.store.ApprovalOperations.revoke`."""
     tenant, run_id = _existing(data, key)
     at, stood = data.at(), asked.load(data, key)
     revoked, grant = approval_transitions.revoke(stood, grant_id, tenant=tenant, run_id=run_id, by=by, now=at.now)

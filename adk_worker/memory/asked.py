@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pydantic import TypeAdapter
 
-from adk_worker.approvals import Approvals
+from adk_worker.approvals.requests import Approvals
 from adk_worker.idempotency import Intent
 from adk_worker.memory.data import MemoryData, RunKey, StoredApprovals
 from adk_worker.messages import canonical_json

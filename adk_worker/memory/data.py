@@ -17,7 +17,8 @@ from adk_worker.errors import StaleFenceError
 from adk_worker.fences import check_fence
 from adk_worker.history import StoredSegment
 from adk_worker.lease import QUEUE, RunLease
-from adk_worker.ledger import Account, Ledger, Reservation
+from adk_worker.ledger.accounts import Account
+from adk_worker.ledger.booking import Ledger, Reservation
 from adk_worker.transitions.claims import ResumeClaim
 from adk_worker.transitions.leases import Holding, LeaseState, StoreTime
 from adk_worker.transitions.runs import State

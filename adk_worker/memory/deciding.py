@@ -9,7 +9,7 @@ from adk_worker.memory import claims, journal, reading
 from adk_worker.memory.data import MemoryData, RunKey
 from adk_worker.memory.writing import end_cancelled
 from adk_worker.refusals import decision_refused
-from adk_worker.settlement import Settled, Settlement
+from adk_worker.settling.settlement import Settled, Settlement
 from adk_worker.transitions import settling as settle_transitions
 from adk_worker.transitions.leases import Holding
 from adk_worker.transitions.runs import FleetPolicy, Phase, Verdict
@@ -54,7 +54,7 @@ def decide_of_run(data: MemoryData, key: RunKey, seen: Claim, asked: Settlement,
 
 
 def decide_alone(data: MemoryData, seen: Claim, asked: Settlement) -> Settled:
-    """See :meth:`adk_worker.settlement.TakesDecisions.decide`."""
+    """See :meth:`adk_worker.settling.settlement.TakesDecisions.decide`."""
     key = (seen.tenant, seen.key)
     run = data.claims[key].run if key in data.claims else None
     if run is not None and run in data.runs:

@@ -11,7 +11,7 @@ from adk_worker.memory import claims, deciding
 from adk_worker.memory.data import MemoryData
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
-from adk_worker.settlement import Settled, Settlement
+from adk_worker.settling.settlement import Settled, Settlement
 from adk_worker.transitions import claims as claim_transitions
 
 

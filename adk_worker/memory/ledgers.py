@@ -7,11 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from adk_worker import events, ledger, refusals
+from adk_worker import events, refusals
 from adk_worker.actors import Actor
 from adk_worker.errors import RunNotFoundError
 from adk_worker.lease import RunLease
-from adk_worker.ledger import Account, Booked, BudgetChange, Closed, Refusal, Reservation, Scope, Unaccounted
+from adk_worker.ledger import booking
+from adk_worker.ledger.accounts import Account
+from adk_worker.ledger.amounts import BudgetChange, Unaccounted
+from adk_worker.ledger.booking import Booked, Closed, Refusal, Reservation, Scope
 from adk_worker.memory import journal, reading
 from adk_worker.memory.data import MemoryData, RunKey
 from adk_worker.memory.writing import committed, end_cancelled, state_under, unless_refused
@@ -28,7 +31,7 @@ def limited(data: MemoryData, key: RunKey) -> bool:
 
 
 def reserve(data: MemoryData, lease: RunLease, asked: Reservation) -> Committed:
-    """See :meth:`adk_worker.ledger.LedgerStore.reserve`."""
+    """See :meth:`adk_worker.ledger.store.LedgerStore.reserve`."""
     key, state = state_under(data, lease)
     at = data.at()
     moved = unless_refused(run_transitions.begin(state, fence=lease.fence, ahead=False), lease)
@@ -40,13 +43,13 @@ def reserve(data: MemoryData, lease: RunLease, asked: Reservation) -> Committed:
         return end_cancelled(data, key, moved.state, at=at, fence=lease.fence)
     if stands.reserved is not None and stands.reserved.same_attempt(asked):
         return committed(data, key, lease, Verdict.DONE)
-    before = ledger.lost(stands, in_flight=stands.reserved is not None)
+    before = booking.lost(stands, in_flight=stands.reserved is not None)
     answer: Refusal | bool = before.ledger.refusal(asked.amount) or data.on_account(
         key, partial(_reserve_on, key=key, asked=asked)
     )
     if isinstance(answer, Refusal):
         return _park(data, key, lease, before, answer, at=at)
-    booked = ledger.reserve(stands, replace(asked, on_account=answer))
+    booked = booking.reserve(stands, replace(asked, on_account=answer))
     journal.write(data, key, moved.state, at=at, fence=lease.fence, ledger=booked.ledger)
     close(data, key, booked.closed)
     return committed(data, key, lease, Verdict.DONE)
@@ -71,7 +74,7 @@ def close(data: MemoryData, key: RunKey, closed: Closed | None) -> None:
 
 
 def change_budget(data: MemoryData, key: RunKey, *, change: BudgetChange, by: Actor, policy: FleetPolicy) -> Submitted:
-    """See :meth:`adk_worker.ledger.LedgerStore.change_budget`."""
+    """See :meth:`adk_worker.ledger.store.LedgerStore.change_budget`."""
     if key not in data.runs:
         raise RunNotFoundError(tenant=key[0], run_id=key[1])
     at = data.at()
@@ -93,7 +96,7 @@ def change_budget(data: MemoryData, key: RunKey, *, change: BudgetChange, by: Ac
 
 
 def change_account(data: MemoryData, tenant: str, *, change: BudgetChange, by: Actor) -> Account:
-    """See :meth:`adk_worker.ledger.LedgerStore.change_account`."""
+    """See :meth:`adk_worker.ledger.store.LedgerStore.change_account`."""
     account = data.accounts.get(tenant, Account()).change(change, by=by, at=data.at().now)
     data.accounts[tenant] = account
     return account
@@ -118,7 +121,7 @@ def requeue_waiting(data: MemoryData, key: RunKey, *, by: Actor, policy: FleetPo
 def requeue_over_budget(
     data: MemoryData, tenant: str, *, by: Actor, policy: FleetPolicy, limit: int, after: str | None
 ) -> tuple[Sequence[Submitted], str | None]:
-    """See :meth:`adk_worker.ledger.LedgerStore.requeue_over_budget`."""
+    """See :meth:`adk_worker.ledger.store.LedgerStore.requeue_over_budget`."""
     batch, cursor = batch_of(data.waiting_of(tenant), limit=limit, after=after)
     queued = [requeue_waiting(data, (tenant, run_id), by=by, policy=policy) for run_id in batch]
     for key in [(tenant, run_id) for run_id in batch]:

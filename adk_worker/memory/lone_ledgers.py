@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-from adk_worker import ledger
-from adk_worker.ledger import Budget, BudgetChange, Charge, Ledger, Refusal, Reservation
+from adk_worker.ledger import booking
+from adk_worker.ledger.amounts import Budget, BudgetChange
+from adk_worker.ledger.booking import Charge, Ledger, Refusal, Reservation
 from adk_worker.names import check_run
 
 
@@ -47,22 +48,22 @@ class MemoryLedgers:
         """Reserve what a model call may take, or say which limit is in its way."""
         with self._lock:
             stands = self._of(tenant, run_id)
-            before = ledger.lost(stands, in_flight=stands.reserved is not None).ledger
+            before = booking.lost(stands, in_flight=stands.reserved is not None).ledger
             refusal = before.refusal(asked.amount)
             refused = replace(before, refused=refusal)
-            self._put(tenant, run_id, refused if refusal else ledger.reserve(before, asked).ledger)
+            self._put(tenant, run_id, refused if refusal else booking.reserve(before, asked).ledger)
             return refusal
 
     def settle(self, run_id: str, *, tenant: str, charge: Charge, attempt: int) -> None:
         """A model call has taken so much."""
         with self._lock:
             stands = self._of(tenant, run_id)
-            self._put(tenant, run_id, ledger.settle(stands, charge, fence=attempt, asks=True).ledger)
+            self._put(tenant, run_id, booking.settle(stands, charge, fence=attempt, asks=True).ledger)
 
     def leave(self, run_id: str, *, tenant: str, asked: bool) -> None:
         """Nobody carries the run on now; a call was made of which nobody knows what it took, if ``asked``."""
         with self._lock:
-            self._put(tenant, run_id, ledger.lost(self._of(tenant, run_id), in_flight=asked).ledger)
+            self._put(tenant, run_id, booking.lost(self._of(tenant, run_id), in_flight=asked).ledger)
 
     def _of(self, tenant: str, run_id: str) -> Ledger:
         return self._ledgers.get(check_run(tenant, run_id), Ledger())

@@ -8,11 +8,11 @@ from dataclasses import replace
 from adk_worker.memory import claims, journal
 from adk_worker.memory.data import MemoryData, RunKey
 from adk_worker.messages import canonical_json
-from adk_worker.resealing import Reseal
+from adk_worker.sealing.resealing import Reseal
 
 
 def reseal(data: MemoryData, key: RunKey, change: Reseal) -> bool:
-    """See :meth:`adk_worker.resealing.Reseals.reseal`."""
+    """See :meth:`adk_worker.sealing.resealing.Reseals.reseal`."""
     if key not in data.runs:
         return False
     said, frontier = json.loads(data.submitted(key)), data.checkpoints.get(key)

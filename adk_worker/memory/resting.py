@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adk_worker import events, ledger, refusals
+from adk_worker import events, refusals
 from adk_worker.actors import Actor
 from adk_worker.errors import RunNotFoundError
 from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim
 from adk_worker.lease import RunLease
+from adk_worker.ledger import booking
 from adk_worker.memory import claims, journal, ledgers, reading
 from adk_worker.memory.data import MemoryData, RunKey
 from adk_worker.memory.writing import committed, end_cancelled, state_under, unless_refused
@@ -34,7 +35,7 @@ def park(
     parked_on = tuple(claim.key for claim in undecided)
     moved = run_transitions.park(state, fence=lease.fence, attention=attention, parked_on=parked_on)
     unless_refused(moved, lease)
-    booked = ledger.lost(data.runs[key].ledger, in_flight=False)
+    booked = booking.lost(data.runs[key].ledger, in_flight=False)
     if moved.verdict is Verdict.CANCELLED:
         ledgers.close(data, key, booked.closed)
         return end_cancelled(data, key, moved.state, told, at=at, fence=lease.fence, ledger=booked.ledger)
@@ -52,7 +53,7 @@ def fail(data: MemoryData, lease: RunLease, *, detail: str, told: Sequence[NewEv
     key, state = state_under(data, lease)
     at = data.at()
     moved = unless_refused(run_transitions.fail(state, fence=lease.fence), lease)
-    booked = ledger.lost(data.runs[key].ledger, in_flight=asked)
+    booked = booking.lost(data.runs[key].ledger, in_flight=asked)
     ledgers.close(data, key, booked.closed)
     if moved.verdict is Verdict.CANCELLED:
         return end_cancelled(data, key, moved.state, told, at=at, fence=lease.fence, ledger=booked.ledger)
@@ -79,7 +80,7 @@ def give_back(
         state, fence=lease.fence, reason=reason, at=at, policy=policy, attention=attention, delay=delay
     )
     unless_refused(moved, lease)
-    booked = ledger.lost(data.runs[key].ledger, in_flight=asked)
+    booked = booking.lost(data.runs[key].ledger, in_flight=asked)
     ledgers.close(data, key, booked.closed)
     if moved.verdict is Verdict.CANCELLED:
         return end_cancelled(data, key, moved.state, at=at, fence=lease.fence, ledger=booked.ledger)

@@ -6,13 +6,17 @@ from collections.abc import Sequence
 
 from adk_worker import events, submission
 from adk_worker.actors import Actor
-from adk_worker.approvals import Answer, Answered, Asked, Expired, Grant
+from adk_worker.approvals.answers import Answer, Answered
+from adk_worker.approvals.requests import Grant
+from adk_worker.approvals.store import Asked, Expired
 from adk_worker.errors import ClaimOwnerError, ConfigurationError, RunExistsError
 from adk_worker.events import Event, NewEvent
 from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Claim, Intent, check_claim
 from adk_worker.lease import RunLease, check_holder, check_ttl
-from adk_worker.ledger import Account, BudgetChange, Ledger, Reservation
+from adk_worker.ledger.accounts import Account
+from adk_worker.ledger.amounts import BudgetChange
+from adk_worker.ledger.booking import Ledger, Reservation
 from adk_worker.memory import (
     advancing,
     approving,
@@ -32,9 +36,9 @@ from adk_worker.messages import canonical_json
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
-from adk_worker.resealing import Reseal
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, Submitted, Sweep, Taken
-from adk_worker.settlement import Settled, Settlement
+from adk_worker.sealing.resealing import Reseal
+from adk_worker.settling.settlement import Settled, Settlement
 from adk_worker.transitions import claims as claim_transitions
 from adk_worker.transitions import leases as lease_transitions
 from adk_worker.transitions import runs as run_transitions

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adk_worker import events, ledger
+from adk_worker import events
 from adk_worker.lease import RunLease
+from adk_worker.ledger import booking
 from adk_worker.liveness import of_host
 from adk_worker.memory import journal, ledgers
 from adk_worker.memory.data import MemoryData, RunKey, as_run_lease
@@ -58,7 +59,7 @@ def reap(
     dispatch = None
     # A worker that is gone may have been in a model call; the queue makes none.
     in_flight = None if before.lease.holding is Holding.WORKER else data.runs[key].ledger.reserved is not None
-    booked = ledger.lost(data.runs[key].ledger, in_flight=in_flight)
+    booked = booking.lost(data.runs[key].ledger, in_flight=in_flight)
     ledgers.close(data, key, booked.closed)
     match moved.verdict:
         case Verdict.CANCELLED:

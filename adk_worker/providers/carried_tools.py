@@ -17,7 +17,7 @@ from pydantic_ai.tools import Tool as TheirTool
 from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionToolset, PrefixedToolset, RenamedToolset
 from pydantic_ai.usage import RunUsage
 
-from adk_worker.approvals import Approval
+from adk_worker.approvals.declaring import Approval
 from adk_worker.context import ToolContext, calling
 from adk_worker.errors import ConfigurationError, ToolArgumentsError, ToolError
 from adk_worker.messages import canonical_json

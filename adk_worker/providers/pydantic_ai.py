@@ -14,13 +14,13 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from adk_worker.errors import ConfigurationError, ModelError
+from adk_worker.ledger.spending import OUTPUT_TOKENS, by_size
 from adk_worker.model import Estimate, ModelAnswer, ModelRequest, ToolSpec
 from adk_worker.providers.attempts import attempted
 from adk_worker.providers.clients import close_clients, open_model
 from adk_worker.providers.policy import ModelPolicy
 from adk_worker.providers.prices import Prices
 from adk_worker.providers.transcript import to_answer, to_messages
-from adk_worker.spending import OUTPUT_TOKENS, by_size
 
 
 class PydanticAIProvider:

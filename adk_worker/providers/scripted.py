@@ -14,9 +14,9 @@ from typing import Any, Final, TypeAlias
 from pydantic import JsonValue, ValidationError
 
 from adk_worker.errors import ConfigurationError, ModelError
+from adk_worker.ledger.spending import by_size
 from adk_worker.messages import Message, ToolCallPart, ToolResultPart
 from adk_worker.model import Estimate, ModelAnswer, ModelRequest
-from adk_worker.spending import by_size
 
 Call: TypeAlias = ToolCallPart | tuple[str, dict[str, JsonValue]]
 """A call as a part, or as (tool, arguments); the latter gets the id ``call_ITERATION_NUMBER``."""

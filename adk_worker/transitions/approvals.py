@@ -1,7 +1,7 @@
 """The transition table of a run's approvals: pure functions, as :mod:`adk_worker.transitions.runs` is for the run (P1).
 
-A store reads the run's :class:`~adk_worker.approvals.Approvals` under the run's lock, asks one function here, and
-writes what comes back in the same transaction. Times are the store's.
+A store reads the run's :class:`~adk_worker.approvals.requests.Approvals` under the run's lock, asks one function here,
+and writes what comes back in the same transaction. Times are the store's.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from adk_worker.actors import Actor
-from adk_worker.approvals import (
+from adk_worker.approvals.answers import Answer
+from adk_worker.approvals.requests import (
     SYSTEM_TIMEOUT,
-    Answer,
     ApprovalRequest,
     Approvals,
     Grant,

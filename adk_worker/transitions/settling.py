@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from adk_worker.errors import AdkError, CallDecidedError, CallStateError
 from adk_worker.idempotency import Claim, ClaimState, Decision
-from adk_worker.settlement import Settlement
+from adk_worker.settling.settlement import Settlement
 from adk_worker.transitions.leases import Holding, StoreTime
 from adk_worker.transitions.runs import (
     ENDED,

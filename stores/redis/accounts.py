@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from adk_worker.actors import Actor
-from adk_worker.ledger import Account, Closed, Reservation, Unaccounted
+from adk_worker.ledger.accounts import Account
+from adk_worker.ledger.amounts import Unaccounted
+from adk_worker.ledger.booking import Closed, Reservation
 from adk_worker.memory import ledgers
 from adk_worker.memory.data import RunKey
 from adk_worker.runs import Submitted
@@ -26,7 +28,7 @@ from stores.redis.server import Process
 
 
 def read(process: Process, tenant: str) -> Account | None:
-    """See :meth:`adk_worker.ledger.LedgerStore.account`."""
+    """See :meth:`adk_worker.ledger.store.LedgerStore.account`."""
     bucket = bucket_of_tenant(tenant)
     account = process.transact(bucket, lambda data: data.accounts.get(tenant))
     if account is None:
@@ -52,7 +54,7 @@ def _is_made(data: RunData, run: RunKey, reservation: Reservation) -> bool:
 def requeue(
     process: Process, tenant: str, *, by: Actor, policy: FleetPolicy, limit: int, after: str | None
 ) -> tuple[Sequence[Submitted], str | None]:
-    """See :meth:`adk_worker.ledger.LedgerStore.requeue_over_budget`.
+    """See :meth:`adk_worker.ledger.store.LedgerStore.requeue_over_budget`.
 
     Runs that the account has turned away are noted there. One that is not parked yet is stamped: the write that is
     about to park it finds that the row has moved, begins anew, and asks the account again.

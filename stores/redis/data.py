@@ -14,7 +14,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from adk_worker.errors import CheckpointTooLargeError, ValueTooLargeError
 from adk_worker.history import StoredSegment
-from adk_worker.ledger import Account, Reservation
+from adk_worker.ledger.accounts import Account
+from adk_worker.ledger.booking import Reservation
 from adk_worker.memory.data import (
     ClaimKey,
     MemoryData,

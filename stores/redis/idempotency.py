@@ -11,7 +11,7 @@ from adk_worker.idempotency import RESUME_CLAIM_SECONDS, Claim, check_claim
 from adk_worker.memory import MemoryIdempotencyStore
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
-from adk_worker.settlement import Settled, Settlement
+from adk_worker.settling.settlement import Settled, Settlement
 from stores.redis.data import RunData
 from stores.redis.keys import bucket_of_claim, bucket_of_run
 from stores.redis.lifecycle import RedisLifecycle

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from adk_worker.events import Event
 from adk_worker.history import StoredSegment
-from adk_worker.ledger import ACCOUNT, LEDGER, RESERVATION, Account, Reservation
+from adk_worker.ledger.accounts import ACCOUNT, Account
+from adk_worker.ledger.booking import LEDGER, RESERVATION, Reservation
 from adk_worker.memory.data import StoredApprovals, StoredCheckpoint, StoredClaim, StoredEvent, StoredRun
 from adk_worker.messages import canonical_json
 from adk_worker.transitions.claims import ResumeClaim

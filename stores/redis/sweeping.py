@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from adk_worker.approvals import Expired
+from adk_worker.approvals.store import Expired
 from adk_worker.errors import StoreUnavailableError
 from adk_worker.lease import RunLease
 from adk_worker.log import get_logger
@@ -38,7 +38,10 @@ def claim_lapsed(process: Process, *, policy: FleetPolicy, limit: int, count_cra
 
 
 def expire(process: Process, *, policy: FleetPolicy, limit: int) -> Sequence[Expired]:
-    """See :meth:`adk_worker.approvals.ApprovalOperations.expire`; each run in a transaction of its own, as above."""
+    """See :meth:`adk_worker.approvals.store.ApprovalOperations.expire`.
+
+    Each run is done in a transaction of its own, as above.
+    """
     due = sorted(_due(process, limit, lambda keys: keys.expiries))
     return _acted(process, [run for _, run in due[:limit]], partial(approving.expire, policy=policy))
 

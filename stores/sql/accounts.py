@@ -12,7 +12,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, exists, or_, select, update
 
 from adk_worker.actors import Actor
-from adk_worker.ledger import CHANGES, Account, Amount, Budget, BudgetChange, Closed, Unaccounted
+from adk_worker.ledger.accounts import CHANGES, Account
+from adk_worker.ledger.amounts import Amount, Budget, BudgetChange, Unaccounted
+from adk_worker.ledger.booking import Closed
 from stores.sql.dialects import PerDialect
 from stores.sql.locks import database_time
 from stores.sql.rows import Columns
@@ -68,7 +70,7 @@ def close(tx: Connection, tenant: str, closed: Closed | None) -> None:
 
 
 def change(tx: Connection, tenant: str, change: BudgetChange, *, by: Actor) -> Account:
-    """See :meth:`adk_worker.ledger.LedgerStore.change_account`."""
+    """See :meth:`adk_worker.ledger.store.LedgerStore.change_account`."""
     tx.execute(_CREATE.on(tx), {"tenant": tenant, **_columns(Account())})
     before = lock(tx, tenant)
     if before is None:

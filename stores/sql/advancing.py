@@ -7,10 +7,11 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
-from adk_worker import events, ledger
+from adk_worker import events
 from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim, Intent
 from adk_worker.lease import RunLease
+from adk_worker.ledger import booking
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Boundary, Committed, Taken
 from adk_worker.transitions import claims as claim_transitions
@@ -97,7 +98,7 @@ def commit(tx: Connection, lease: RunLease, boundary: Boundary, *, policy: Fleet
     unless_refused(moved, lease)
     done = moved.verdict is Verdict.DONE
     bound = asked.bound(tx, run, boundary, done=done)
-    booked = ledger.settle(run.ledger, boundary.charge, fence=lease.fence, asks=not frontier.calls)
+    booked = booking.settle(run.ledger, boundary.charge, fence=lease.fence, asks=not frontier.calls)
     _record(tx, run, boundary.settled)
     if boundary.segment is not None:
         history.store(tx, lease.tenant, boundary.segment)

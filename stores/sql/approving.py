@@ -9,7 +9,9 @@ from sqlalchemy import Connection, bindparam, select
 
 from adk_worker import events, refusals
 from adk_worker.actors import Actor
-from adk_worker.approvals import Answer, Answered, Approvals, Expired, Grant
+from adk_worker.approvals.answers import Answer, Answered
+from adk_worker.approvals.requests import Approvals, Grant
+from adk_worker.approvals.store import Expired
 from adk_worker.events import NewEvent
 from adk_worker.runs import Dispatch
 from adk_worker.transitions import approvals as approval_transitions
@@ -35,7 +37,7 @@ _OVERDUE: Final = (
 
 
 def answer(tx: Connection, tenant: str, run_id: str, given: Answer, *, by: Actor, policy: FleetPolicy) -> Answered:
-    """See :meth:`adk_worker.approvals.ApprovalOperations.answer`."""
+    """See :meth:`adk_worker.approvals.store.ApprovalOperations.answer`."""
     run = existing(tx, tenant, run_id)
     stood = asked.read(tx, tenant, run_id)
     came_to = approval_transitions.answer(stood, given, tenant=tenant, run_id=run_id, by=by, now=run.at.now)
@@ -53,7 +55,7 @@ def answer(tx: Connection, tenant: str, run_id: str, given: Answer, *, by: Actor
 
 
 def revoke(tx: Connection, tenant: str, run_id: str, grant_id: str, *, by: Actor) -> Grant:
-    """See :meth:`adk_worker.approvals.ApprovalOperations.revoke`."""
+    """See :meth:`adk_worker.approvals.store.ApprovalOperations.revoke`."""
     run = existing(tx, tenant, run_id)
     stood = asked.read(tx, tenant, run_id)
     after, grant = approval_transitions.revoke(stood, grant_id, tenant=tenant, run_id=run_id, by=by, now=run.at.now)
@@ -64,7 +66,7 @@ def revoke(tx: Connection, tenant: str, run_id: str, grant_id: str, *, by: Actor
 
 
 def expire(tx: Connection, *, policy: FleetPolicy, limit: int) -> Sequence[Expired]:
-    """See :meth:`adk_worker.approvals.ApprovalOperations.expire`."""
+    """See :meth:`adk_worker.approvals.store.ApprovalOperations.expire`."""
     due = tx.execute(_OVERDUE, {"at_most": limit}).mappings().all()
     acted: list[Expired | None] = []
     done: set[tuple[str, str]] = set()

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, Table, bindparam, select
 
-from adk_worker.approvals import ApprovalRequest, Approvals, Grant
+from adk_worker.approvals.requests import ApprovalRequest, Approvals, Grant
 from adk_worker.idempotency import Intent
 from adk_worker.runs import Boundary
 from adk_worker.transitions import approvals as approval_transitions

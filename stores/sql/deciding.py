@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 from adk_worker import events
 from adk_worker.idempotency import Claim
 from adk_worker.refusals import decision_refused
-from adk_worker.settlement import Settled, Settlement
+from adk_worker.settling.settlement import Settled, Settlement
 from adk_worker.transitions import settling as settle_transitions
 from adk_worker.transitions.leases import Holding
 from adk_worker.transitions.runs import FleetPolicy, Phase, State, Verdict

@@ -12,7 +12,7 @@ from adk_worker.idempotency import RESUME_CLAIM_SECONDS, Claim, Intent, check_cl
 from adk_worker.lease import check_ttl
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
-from adk_worker.settlement import Settled, Settlement
+from adk_worker.settling.settlement import Settled, Settlement
 from adk_worker.transitions import claims as claim_transitions
 from adk_worker.transitions import settling as settle_transitions
 from adk_worker.transitions.claims import ResumeClaim

@@ -8,11 +8,13 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, select
 
-from adk_worker import events, ledger, refusals
+from adk_worker import events, refusals
 from adk_worker.actors import Actor
 from adk_worker.errors import RunNotFoundError
 from adk_worker.lease import RunLease
-from adk_worker.ledger import Booked, BudgetChange, Refusal, Reservation, Scope
+from adk_worker.ledger import booking
+from adk_worker.ledger.amounts import BudgetChange
+from adk_worker.ledger.booking import Booked, Refusal, Reservation, Scope
 from adk_worker.runs import Committed, Submitted
 from adk_worker.transitions import budgets as budget_transitions
 from adk_worker.transitions import runs as run_transitions
@@ -37,7 +39,7 @@ _PARKED: Final = (
 
 
 def reserve(tx: Connection, lease: RunLease, asked: Reservation) -> Committed:
-    """See :meth:`adk_worker.ledger.LedgerStore.reserve`."""
+    """See :meth:`adk_worker.ledger.store.LedgerStore.reserve`."""
     run = run_under(tx, lease)
     moved = unless_refused(run_transitions.begin(run.state, fence=lease.fence, ahead=False), lease)
     if moved.verdict is Verdict.CANCELLED:
@@ -46,14 +48,14 @@ def reserve(tx: Connection, lease: RunLease, asked: Reservation) -> Committed:
     stands = run.ledger
     if stands.reserved is not None and stands.reserved.same_attempt(asked):
         return committed(lease, run.state, Verdict.DONE)
-    before = ledger.lost(stands, in_flight=stands.reserved is not None)
+    before = booking.lost(stands, in_flight=stands.reserved is not None)
     refusal = before.ledger.refusal(asked.amount)
     if refusal is not None:
         return _park(tx, run, lease, before, refusal)
     answer = _reserve_on(tx, run.tenant, before, asked)
     if isinstance(answer, Refusal):
         return _park(tx, run, lease, Booked(before.ledger), answer)
-    booked = ledger.reserve(stands, replace(asked, on_account=answer))
+    booked = booking.reserve(stands, replace(asked, on_account=answer))
     journal.write(tx, run, moved.state, fence=lease.fence, ledger=ledger_column(booked.ledger))
     return committed(lease, moved.state, Verdict.DONE)
 
@@ -85,7 +87,7 @@ def _park(tx: Connection, run: LockedRun, lease: RunLease, before: Booked, refus
 def change_budget(
     tx: Connection, tenant: str, run_id: str, *, change: BudgetChange, by: Actor, policy: FleetPolicy
 ) -> Submitted:
-    """See :meth:`adk_worker.ledger.LedgerStore.change_budget`."""
+    """See :meth:`adk_worker.ledger.store.LedgerStore.change_budget`."""
     run = lock_run(tx, tenant, run_id)
     if run is None:
         raise RunNotFoundError(tenant=tenant, run_id=run_id)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Select, bindparam, select
 
-from adk_worker.ledger import Ledger
+from adk_worker.ledger.booking import Ledger
 from adk_worker.runs import Run
 from adk_worker.transitions.leases import LeaseState, StoreTime
 from adk_worker.transitions.runs import State

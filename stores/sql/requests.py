@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, insert, select
 from adk_worker import events, refusals, submission
 from adk_worker.actors import Actor
 from adk_worker.errors import RunExistsError, RunNotFoundError
-from adk_worker.ledger import Ledger
+from adk_worker.ledger.booking import Ledger
 from adk_worker.messages import Usage
 from adk_worker.runs import NewRun, Run, Submitted
 from adk_worker.transitions import runs as run_transitions

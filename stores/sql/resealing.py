@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, update
 
-from adk_worker.resealing import Reseal
+from adk_worker.sealing.resealing import Reseal
 from stores.sql import checkpoints, claim_rows
 from stores.sql.locks import lock_run
 from stores.sql.schema import checkpoints as frontiers
@@ -26,7 +26,7 @@ _PAYLOAD: Final = (
 
 
 def reseal(tx: Connection, tenant: str, run_id: str, change: Reseal) -> bool:
-    """See :meth:`adk_worker.resealing.Reseals.reseal`."""
+    """See :meth:`adk_worker.sealing.resealing.Reseals.reseal`."""
     run = lock_run(tx, tenant, run_id)
     if run is None:
         return False

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from adk_worker import events, ledger
+from adk_worker import events
 from adk_worker.errors import ClaimOwnerError
 from adk_worker.events import NewEvent
 from adk_worker.idempotency import Claim
 from adk_worker.lease import RunLease
+from adk_worker.ledger import booking
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Committed
 from adk_worker.transitions import claims as claim_transitions
@@ -36,7 +37,7 @@ def park(
     parked_on = tuple(claim.key for claim in undecided)
     moved = run_transitions.park(run.state, fence=lease.fence, attention=attention, parked_on=parked_on)
     unless_refused(moved, lease)
-    booked = ledger.lost(run.ledger, in_flight=False)
+    booked = booking.lost(run.ledger, in_flight=False)
     kept = ledger_column(booked.ledger)
     if moved.verdict is Verdict.CANCELLED:
         ended = end_cancelled(tx, run, moved.state, told, fence=lease.fence, ledger=kept)
@@ -58,7 +59,7 @@ def fail(tx: Connection, lease: RunLease, *, detail: str, told: Sequence[NewEven
     """See :meth:`adk_worker.runs.RunStore.fail`."""
     run = run_under(tx, lease)
     moved = unless_refused(run_transitions.fail(run.state, fence=lease.fence), lease)
-    booked = ledger.lost(run.ledger, in_flight=asked)
+    booked = booking.lost(run.ledger, in_flight=asked)
     kept = ledger_column(booked.ledger)
     if moved.verdict is Verdict.CANCELLED:
         ended = end_cancelled(tx, run, moved.state, told, fence=lease.fence, ledger=kept)
@@ -87,7 +88,7 @@ def give_back(
         run.state, fence=lease.fence, reason=reason, at=run.at, policy=policy, attention=attention, delay=delay
     )
     unless_refused(moved, lease)
-    booked = ledger.lost(run.ledger, in_flight=asked)
+    booked = booking.lost(run.ledger, in_flight=asked)
     kept = ledger_column(booked.ledger)
     if moved.verdict is Verdict.CANCELLED:
         ended = end_cancelled(tx, run, moved.state, fence=lease.fence, ledger=kept)

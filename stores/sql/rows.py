@@ -11,7 +11,7 @@ from adk_worker.errors import InvalidNameError
 from adk_worker.events import Event
 from adk_worker.idempotency import Claim, ClaimState, Decision
 from adk_worker.lease import QUEUE, RunLease
-from adk_worker.ledger import LEDGER, Ledger
+from adk_worker.ledger.booking import LEDGER, Ledger
 from adk_worker.messages import Usage
 from adk_worker.names import check_name
 from adk_worker.outcomes import ToolOutcome

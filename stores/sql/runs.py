@@ -10,19 +10,23 @@ from sqlalchemy.exc import DBAPIError
 
 from adk_worker import submission
 from adk_worker.actors import Actor
-from adk_worker.approvals import Answer, Answered, Asked, Expired, Grant
+from adk_worker.approvals.answers import Answer, Answered
+from adk_worker.approvals.requests import Grant
+from adk_worker.approvals.store import Asked, Expired
 from adk_worker.errors import ConfigurationError
 from adk_worker.events import Event, NewEvent
 from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Claim, Intent, check_claim
 from adk_worker.lease import RunLease, check_holder, check_ttl
-from adk_worker.ledger import Account, BudgetChange, Reservation
+from adk_worker.ledger.accounts import Account
+from adk_worker.ledger.amounts import BudgetChange
+from adk_worker.ledger.booking import Reservation
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
-from adk_worker.resealing import Reseal
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, Submitted, Sweep, Taken
-from adk_worker.settlement import Settled, Settlement
+from adk_worker.sealing.resealing import Reseal
+from adk_worker.settling.settlement import Settled, Settlement
 from adk_worker.transitions.runs import Attention, FleetPolicy, Reason
 from stores.sql import (
     accounts,

@@ -7,8 +7,9 @@ from typing import Final
 
 from sqlalchemy import Connection, Double, and_, bindparam, func, select, update
 
-from adk_worker import events, ledger
+from adk_worker import events
 from adk_worker.lease import RunLease
+from adk_worker.ledger import booking
 from adk_worker.liveness import of_host
 from adk_worker.runs import Dispatch, Reaped, Sweep
 from adk_worker.transitions import runs as run_transitions
@@ -110,7 +111,7 @@ def _reap(
     was = run.state.lease.holding
     told = events.reaped(run.state, moved.state, moved.verdict, known_dead=known_dead)
     # A worker that is gone may have been in a model call; the queue makes none.
-    booked = ledger.lost(run.ledger, in_flight=None if was is Holding.WORKER else run.ledger.reserved is not None)
+    booked = booking.lost(run.ledger, in_flight=None if was is Holding.WORKER else run.ledger.reserved is not None)
     kept = ledger_column(booked.ledger)
     dispatch = None
     match moved.verdict:

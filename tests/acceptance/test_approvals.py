@@ -7,7 +7,8 @@ from threading import Barrier
 
 import pytest
 
-from adk_worker.approvals import SYSTEM_TIMEOUT, ApprovalRequest, NewGrant
+from adk_worker.approvals.answers import NewGrant
+from adk_worker.approvals.requests import SYSTEM_TIMEOUT, ApprovalRequest
 from adk_worker.errors import ApprovalRefusedError
 from adk_worker.runs import RunStatus
 from adk_worker.wiring import make_fleet

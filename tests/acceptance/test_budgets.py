@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from adk_worker import Budget, BudgetChange, RunStatus
-from adk_worker.ledger import Amount, Kind, Scope, Unaccounted
+from adk_worker.ledger.amounts import Amount, Kind, Unaccounted
+from adk_worker.ledger.booking import Scope
 from adk_worker.transitions.runs import Attention
 from tests.acceptance.spenders import AT_MOST, TAKES
 from tests.waiting import wait_until

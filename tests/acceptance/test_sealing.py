@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from adk_worker.runs import RunStatus
-from adk_worker.sealing import SealKey
+from adk_worker.sealing.keys import SealKey
 from adk_worker.transitions.runs import Attention
 from stores.sql.schema import metadata as schema
 from tests.acceptance.secretive import MADE, deliveries

@@ -18,18 +18,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pydantic import BaseModel
 
 from adk_worker.actors import Actor
-from adk_worker.approvals import NewGrant
+from adk_worker.approvals.answers import NewGrant
 from adk_worker.checkpoint import Checkpoint
 from adk_worker.conformance.runs.asker import Asker
 from adk_worker.conformance.runs.driver import ANN, BOOKED, HASTY, PATIENT, REFUSED, Driver
 from adk_worker.conformance.waiting import LONG, SOON
 from adk_worker.errors import AdkError, HistoryUnavailableError, StaleFenceError
 from adk_worker.filters import RunFilter
-from adk_worker.ledger import Amount, BudgetChange, Charge, Kind
+from adk_worker.ledger.amounts import Amount, BudgetChange, Kind
+from adk_worker.ledger.booking import Charge
 from adk_worker.memory import memory_stores
 from adk_worker.messages import Message
 from adk_worker.runs import RunStatus
-from adk_worker.settlement import Settlement
+from adk_worker.settling.settlement import Settlement
 from adk_worker.transitions.leases import Holding
 from adk_worker.transitions.runs import Attention, Reason, Then
 

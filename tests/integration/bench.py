@@ -11,13 +11,13 @@ from adk_worker.fleet_scribe import FleetScribe
 from adk_worker.history import Handle
 from adk_worker.interruption import Interruption
 from adk_worker.lease import RunLease
-from adk_worker.ledger import Budget
+from adk_worker.ledger.amounts import Budget
+from adk_worker.ledger.spending import Spending
 from adk_worker.messages import Message, ToolCallPart, ToolResultPart, canonical_json
 from adk_worker.providers import ScriptedProvider
 from adk_worker.registry import Registry
 from adk_worker.runs import Boundary, Committed, Dispatch, NewRun, RunStore, Stores
 from adk_worker.scribe import Turnover, Wrapped
-from adk_worker.spending import Spending
 from adk_worker.steps import StepEnd, Stepper
 from adk_worker.transitions.runs import FleetPolicy
 

@@ -9,13 +9,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from adk_worker.actors import Actor
-from adk_worker.approvals import Answer, NewGrant, NewRequest
+from adk_worker.approvals.answers import Answer, NewGrant
+from adk_worker.approvals.requests import NewRequest
 from adk_worker.checkpoint import CheckpointBoundary, OutstandingCall
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.errors import SealKeyMissingError
-from adk_worker.ledger import Budget, BudgetChange, Kind
-from adk_worker.redaction import Redactor
-from adk_worker.sealing import KEY_BYTES, SealKey, SealKeys
+from adk_worker.ledger.amounts import Budget, BudgetChange, Kind
+from adk_worker.redaction.masking import Redactor
+from adk_worker.sealing.keys import KEY_BYTES, SealKey, SealKeys
 from adk_worker.transitions.runs import Attention, Then
 from stores import open_stores
 

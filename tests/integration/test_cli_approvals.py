@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from adk_worker.approvals import NewRequest
+from adk_worker.approvals.requests import NewRequest
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.transitions.runs import Attention, Then
 from stores import open_stores

@@ -13,7 +13,7 @@ from adk_worker.cli import schemas
 from adk_worker.cli.answers import ANSWERS
 from adk_worker.liveness import Holder
 from adk_worker.pulse import Phase, Pulse, PulseFile
-from adk_worker.sealing import SealKey
+from adk_worker.sealing.keys import SealKey
 from tests.integration.given import given
 from tests.integration.test_cli import Adk
 from tests.servers.daemon import free_port

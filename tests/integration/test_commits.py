@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from adk_worker.actors import Actor
-from adk_worker.ledger import Budget, BudgetChange, Kind
+from adk_worker.ledger.amounts import Budget, BudgetChange, Kind
 from adk_worker.steps import StepEnd
 from stores import open_stores
 from stores.sql.schema import metadata

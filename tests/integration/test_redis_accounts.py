@@ -6,7 +6,8 @@ import pytest
 
 from adk_worker.conformance.runs.accounts import account_of, charge, grant
 from adk_worker.conformance.runs.driver import ANN, TENANT, Driver
-from adk_worker.ledger import Amount, BudgetChange, Kind, Reservation, Unaccounted
+from adk_worker.ledger.amounts import Amount, BudgetChange, Kind, Unaccounted
+from adk_worker.ledger.booking import Reservation
 from adk_worker.memory import MemoryRunStore
 from adk_worker.transitions.runs import Then, Verdict
 from stores.redis import RedisOptions, open_redis

@@ -9,7 +9,7 @@ import pytest
 
 from adk_worker.checkpoint import OutstandingCall
 from adk_worker.conformance.runs.driver import BOOKED, REFUSED, Driver
-from adk_worker.redaction import Redactor
+from adk_worker.redaction.masking import Redactor
 from adk_worker.transitions.runs import Then
 from stores import open_stores
 from stores.upgrading import migrator

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from adk_worker.sealing import SealKey, SealKeys
+from adk_worker.sealing.keys import SealKey, SealKeys
 from tests.integration.given import given
 from tests.integration.test_cli import Adk
 

@@ -13,7 +13,7 @@ from adk_worker.idempotency import Intent
 from adk_worker.lease import RunLease
 from adk_worker.memory import MemoryData, claims, journal, memory_stores
 from adk_worker.runs import Boundary, NewRun
-from adk_worker.settlement import Settlement
+from adk_worker.settling.settlement import Settlement
 from adk_worker.transitions.runs import Attention, Reason
 from tests.model.store import IN_FLIGHT_WAIT, WAIT, Store, call_of, claim_of, key_of, outcome_of
 from tests.model.world import NOTHING, Call, World

@@ -7,7 +7,7 @@ from typing import Any
 
 from adk_worker.errors import ClaimOwnerError
 from adk_worker.idempotency import Claim, ClaimState, Intent
-from adk_worker.settlement import Settlement
+from adk_worker.settling.settlement import Settlement
 from adk_worker.transitions import claims as claim_transitions
 from adk_worker.transitions import leases as lease_transitions
 from adk_worker.transitions import runs as run_transitions

@@ -13,7 +13,7 @@ from adk_worker.actors import Actor
 from adk_worker.errors import CallError, ClaimOwnerError
 from adk_worker.idempotency import BY_OWNER, Claim, ClaimState, Intent
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
-from adk_worker.settlement import Settlement
+from adk_worker.settling.settlement import Settlement
 from adk_worker.transitions.leases import Holding, StoreTime
 from adk_worker.transitions.runs import Attention, FleetPolicy, Phase, Reason, State, Then, Verdict
 from tests.model.rules import Rules

@@ -13,7 +13,7 @@ from adk_worker.cli.program import Invocation, perform
 from adk_worker.cli.root import root
 from adk_worker.cli.source import Given, operator
 from adk_worker.conformance.runs.driver import Driver
-from adk_worker.ledger import Budget, Unaccounted
+from adk_worker.ledger.amounts import Budget, Unaccounted
 from adk_worker.memory import memory_stores
 from adk_worker.runs import RunStatus
 from adk_worker.transitions.runs import Then

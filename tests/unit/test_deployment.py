@@ -16,10 +16,10 @@ from adk_worker.deployment import Outlook, prospects
 from adk_worker.idempotency import call_digest
 from adk_worker.memory import memory_stores
 from adk_worker.outcomes import Effect
-from adk_worker.redaction import Redactor
+from adk_worker.redaction.masking import Redactor
 from adk_worker.registry import Registry
 from adk_worker.runs import RunStatus
-from adk_worker.sealing import SealKey, SealKeys
+from adk_worker.sealing.keys import SealKey, SealKeys
 from adk_worker.transitions.runs import Attention, Then
 from tests.unit.far_side import FarSide, agent_with
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from adk_worker.redaction import Redactor
+from adk_worker.redaction.masking import Redactor
 from benchmarks.redaction_corpus import corpus, judged, limits, measured, negatives, positives
 
 SK = "sk" + "-"

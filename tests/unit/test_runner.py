@@ -7,7 +7,8 @@ import contextlib
 
 import pytest
 
-from adk_worker.approvals import Approval, ApprovalDecision
+from adk_worker.approvals.answers import ApprovalDecision
+from adk_worker.approvals.declaring import Approval
 from adk_worker.checkpoint import CheckpointBoundary, Checkpointer, CheckpointPolicy
 from adk_worker.context import ToolContext
 from adk_worker.errors import (
@@ -31,7 +32,7 @@ from adk_worker.memory import (
     MemoryIdempotencyStore,
 )
 from adk_worker.outcomes import Effect
-from adk_worker.redaction import Redactor
+from adk_worker.redaction.masking import Redactor
 from adk_worker.resume import plan_resume
 from adk_worker.runner import AgentRunner
 from adk_worker.runs import RunStatus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from adk_worker.approvals import RequestState
+from adk_worker.approvals.requests import RequestState
 from adk_worker.cli.answers.model import Answer
 
 

@@ -12,7 +12,8 @@ from adk_worker.cli.answers.asked import GrantAnswer, RequestAnswer
 from adk_worker.cli.answers.model import Answer
 from adk_worker.deployment import Outlook
 from adk_worker.events import Event
-from adk_worker.ledger import Account, Ledger
+from adk_worker.ledger.accounts import Account
+from adk_worker.ledger.booking import Ledger
 from adk_worker.outcomes import Effect, OutcomeKind
 from adk_worker.resume import ToolDisposition
 from adk_worker.runs import Run, RunStatus

@@ -13,7 +13,9 @@ from adk_worker.conformance.waiting import Racer, race_in_threads
 from adk_worker.errors import BudgetError, InvalidNameError
 from adk_worker.events import EventKind
 from adk_worker.lease import RunLease
-from adk_worker.ledger import Account, Amount, Budget, BudgetChange, Kind, Scope, Unaccounted
+from adk_worker.ledger.accounts import Account
+from adk_worker.ledger.amounts import Amount, Budget, BudgetChange, Kind, Unaccounted
+from adk_worker.ledger.booking import Scope
 from adk_worker.runs import RunStatus, Stores, Submitted
 from adk_worker.transitions.runs import Attention, Reason, Then, Verdict
 

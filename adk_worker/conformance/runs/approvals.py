@@ -6,13 +6,9 @@ from functools import partial
 
 import pytest
 
-from adk_worker.approvals import (
-    SYSTEM_TIMEOUT,
-    Answered,
-    Approvals,
-    Expired,
-    RequestState,
-)
+from adk_worker.approvals.answers import Answered
+from adk_worker.approvals.requests import SYSTEM_TIMEOUT, Approvals, RequestState
+from adk_worker.approvals.store import Expired
 from adk_worker.conformance.clocks import YEAR, caller_off_by
 from adk_worker.conformance.runs.asker import BOB, Asker
 from adk_worker.conformance.runs.driver import ANN, PATIENT

@@ -6,14 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from adk_worker.actors import Actor
-from adk_worker.approvals import (
-    Answer,
-    Answered,
-    ApprovalRequest,
-    Approvals,
-    NewGrant,
-    NewRequest,
-)
+from adk_worker.approvals.answers import Answer, Answered, NewGrant
+from adk_worker.approvals.requests import ApprovalRequest, Approvals, NewRequest
 from adk_worker.conformance.runs.driver import ANN, Driver
 from adk_worker.conformance.waiting import LONG, until
 from adk_worker.lease import RunLease

@@ -13,7 +13,8 @@ from adk_worker.conformance.waiting import LONG
 from adk_worker.errors import BudgetError, RunNotFoundError, RunStateError, StaleFenceError
 from adk_worker.events import EventKind
 from adk_worker.lease import RunLease
-from adk_worker.ledger import Amount, Budget, BudgetChange, Charge, Kind, Ledger, Reservation, Scope, Unaccounted
+from adk_worker.ledger.amounts import Amount, Budget, BudgetChange, Kind, Unaccounted
+from adk_worker.ledger.booking import Charge, Ledger, Reservation, Scope
 from adk_worker.outcomes import Effect
 from adk_worker.runs import RunStatus, Stores
 from adk_worker.transitions.runs import Attention, Reason, Then, Verdict

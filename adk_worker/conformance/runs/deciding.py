@@ -15,7 +15,7 @@ from adk_worker.events import EventKind
 from adk_worker.idempotency import BY_OWNER, Claim, ClaimState, Decision
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import RunStatus, Stores
-from adk_worker.settlement import Settled, Settlement
+from adk_worker.settling.settlement import Settled, Settlement
 from adk_worker.transitions.runs import Attention, Reason, Then
 
 BOB = Actor("bob", "op-2")

@@ -14,11 +14,12 @@ from adk_worker.events import Event, EventKind, NewEvent
 from adk_worker.history import Handle, Segment
 from adk_worker.idempotency import Claim, Intent, call_digest, call_key
 from adk_worker.lease import RunLease
-from adk_worker.ledger import Amount, BudgetChange, Ledger, Reservation
+from adk_worker.ledger.amounts import Amount, BudgetChange
+from adk_worker.ledger.booking import Ledger, Reservation
 from adk_worker.messages import Message, Usage
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
-from adk_worker.resealing import Reseal
 from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Run, Stores, Submitted, Taken
+from adk_worker.sealing.resealing import Reseal
 from adk_worker.transitions.runs import Attention, FleetPolicy, Reason, Then
 
 TENANT = "acme"

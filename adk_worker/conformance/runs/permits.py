@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from adk_worker.approvals import (
-    NewGrant,
-    RequestState,
-)
+from adk_worker.approvals.answers import NewGrant
+from adk_worker.approvals.requests import RequestState
 from adk_worker.conformance.clocks import YEAR, caller_off_by
 from adk_worker.conformance.runs.asker import BOB, Asker
 from adk_worker.conformance.runs.driver import ANN

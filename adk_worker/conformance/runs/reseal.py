@@ -10,8 +10,8 @@ import pytest
 from adk_worker.checkpoint import decode_checkpoint, encode_checkpoint
 from adk_worker.conformance.runs.driver import BOOKED, Driver
 from adk_worker.lease import RunLease
-from adk_worker.resealing import Reseal
 from adk_worker.runs import Stores
+from adk_worker.sealing.resealing import Reseal
 from adk_worker.transitions.runs import Reason, Then
 
 OLD: dict[str, Any] = {"last": 1, "sealed": {"1": "s1.old.AAAA"}}

@@ -9,7 +9,8 @@ from typing import Literal, Self
 from pydantic import BaseModel
 
 from adk_worker.history import StoredSegment
-from adk_worker.ledger import Account, Reservation
+from adk_worker.ledger.accounts import Account
+from adk_worker.ledger.booking import Reservation
 from adk_worker.memory import MemoryData
 from adk_worker.memory.data import (
     ClaimKey,

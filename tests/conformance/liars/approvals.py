@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from adk_worker.approvals import Approvals, RequestState
+from adk_worker.approvals.requests import Approvals, RequestState
 from adk_worker.conformance import RunStoreConformance
 from adk_worker.memory import MemoryRunStore, asked
 from tests.conformance.liars.lie import Lie, bundle

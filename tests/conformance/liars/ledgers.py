@@ -6,7 +6,8 @@ import time
 from dataclasses import replace
 
 from adk_worker.conformance import RunStoreConformance
-from adk_worker.ledger import Amount, Budget, Ledger, Unaccounted
+from adk_worker.ledger.amounts import Amount, Budget, Unaccounted
+from adk_worker.ledger.booking import Ledger
 from adk_worker.memory import MemoryRunStore
 from adk_worker.runs import Submitted
 from adk_worker.transitions.runs import Verdict

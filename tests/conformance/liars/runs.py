@@ -21,8 +21,8 @@ from adk_worker.memory import (
 )
 from adk_worker.memory.data import StoredCheckpoint, as_run_lease
 from adk_worker.messages import load_messages
-from adk_worker.resealing import Reseal
 from adk_worker.runs import Renewal, RunStatus
+from adk_worker.sealing.resealing import Reseal
 from adk_worker.transitions import settling as settle_transitions
 from adk_worker.transitions.leases import Holding, LeaseState
 from adk_worker.transitions.runs import Phase, State, Then, Verdict

@@ -5,19 +5,9 @@ from dataclasses import replace
 import pytest
 
 from adk_worker.actors import Actor
-from adk_worker.approvals import (
-    MAX_REASON,
-    MAX_SHOWN,
-    SYSTEM_TIMEOUT,
-    Answer,
-    Approval,
-    Approvals,
-    NewGrant,
-    NewRequest,
-    RequestState,
-    approval_of,
-    shown,
-)
+from adk_worker.approvals.answers import MAX_REASON, Answer, NewGrant
+from adk_worker.approvals.declaring import Approval, approval_of
+from adk_worker.approvals.requests import MAX_SHOWN, SYSTEM_TIMEOUT, Approvals, NewRequest, RequestState, shown
 from adk_worker.errors import (
     ApprovalRefusedError,
     ConfigurationError,

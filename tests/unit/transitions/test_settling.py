@@ -10,7 +10,7 @@ from adk_worker.actors import Actor
 from adk_worker.errors import CallDecidedError, CallStateError
 from adk_worker.idempotency import BY_OWNER, Claim, ClaimState, Decision
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
-from adk_worker.settlement import Settlement
+from adk_worker.settling.settlement import Settlement
 from adk_worker.transitions.leases import Holding, LeaseState, StoreTime
 from adk_worker.transitions.runs import ENDED, Attention, FleetPolicy, Phase, State, Verdict
 from adk_worker.transitions.settling import Decided, decide, settled, under_way

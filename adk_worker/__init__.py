@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         encode_checkpoint,
     )
     from adk_worker.client import Fleet
-    from adk_worker.context import ToolContext, current_call
     from adk_worker.continuation import DEFAULT_CONTINUATION, Continuation, ContinuationPolicy, continued
     from adk_worker.errors import (
         AdkError,
@@ -86,8 +85,8 @@ if TYPE_CHECKING:
     from adk_worker.history import HistoryStore
     from adk_worker.idempotency import Claim, ClaimState, IdempotencyStore, Intent, ResumeClaims, call_digest, call_key
     from adk_worker.inspection import Inspection
+    from adk_worker.keeping.leaseholder import Leaseholder
     from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
-    from adk_worker.leaseholder import Leaseholder
     from adk_worker.ledger.accounts import Account
     from adk_worker.ledger.amounts import Amount, Budget, BudgetChange
     from adk_worker.ledger.booking import Ledger
@@ -104,7 +103,6 @@ if TYPE_CHECKING:
     from adk_worker.messages import BinaryPart, Message, OpaquePart, TextPart, ToolCallPart, ToolResultPart, Usage
     from adk_worker.model import Estimate, ModelAnswer, ModelProvider, ModelRequest, ToolSpec
     from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
-    from adk_worker.probe import Happened, NeverWill, NotYet, ProbeAnswer, Unknown
     from adk_worker.providers import ModelPolicy, ScriptedProvider
     from adk_worker.redaction.masking import Redactor
     from adk_worker.registry import Registry
@@ -114,7 +112,9 @@ if TYPE_CHECKING:
     from adk_worker.runs import Dispatch, Run, RunStatus, RunStore, Stores
     from adk_worker.sealing.keys import SealKey, SealKeys
     from adk_worker.settings import Settings
-    from adk_worker.tools import Tool, tool
+    from adk_worker.tools.context import ToolContext, current_call
+    from adk_worker.tools.declaring import Tool, tool
+    from adk_worker.tools.probe import Happened, NeverWill, NotYet, ProbeAnswer, Unknown
     from adk_worker.transitions.runs import Attention, FleetPolicy
 
 __all__ = [
@@ -284,7 +284,6 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
             "OutstandingCall decode_checkpoint encode_checkpoint"
         ),
         "client": "Fleet",
-        "context": "ToolContext current_call",
         "continuation": "DEFAULT_CONTINUATION Continuation ContinuationPolicy continued",
         "errors": (
             "AdkError AgentImportError ApprovalRefusedError BudgetError CallDecidedError CallError "
@@ -302,8 +301,8 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "history": "HistoryStore",
         "idempotency": "Claim ClaimState IdempotencyStore Intent ResumeClaims call_digest call_key",
         "inspection": "Inspection",
+        "keeping.leaseholder": "Leaseholder",
         "lease": "LeasePolicy LeaseStore RunLease",
-        "leaseholder": "Leaseholder",
         "ledger.accounts": "Account",
         "ledger.amounts": "Amount Budget BudgetChange",
         "ledger.booking": "Ledger",
@@ -315,7 +314,6 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "messages": "BinaryPart Message OpaquePart TextPart ToolCallPart ToolResultPart Usage",
         "model": "Estimate ModelAnswer ModelProvider ModelRequest ToolSpec",
         "outcomes": "Effect OutcomeKind ToolOutcome",
-        "probe": "Happened NeverWill NotYet ProbeAnswer Unknown",
         "providers": "ModelPolicy ScriptedProvider",
         "redaction.masking": "Redactor",
         "registry": "Registry",
@@ -325,7 +323,9 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "runs": "Dispatch Run RunStatus RunStore Stores",
         "sealing.keys": "SealKey SealKeys",
         "settings": "Settings",
-        "tools": "Tool tool",
+        "tools.context": "ToolContext current_call",
+        "tools.declaring": "Tool tool",
+        "tools.probe": "Happened NeverWill NotYet ProbeAnswer Unknown",
         "transitions.runs": "Attention FleetPolicy",
     }
 )

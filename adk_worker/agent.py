@@ -14,7 +14,7 @@ from adk_worker.approvals.declaring import Approval, approval_of
 from adk_worker.errors import ConfigurationError
 from adk_worker.messages import canonical_json
 from adk_worker.model import ModelProvider, ToolSpec
-from adk_worker.tools import Tool
+from adk_worker.tools.declaring import Tool
 
 DEFAULT_MAX_ITERATIONS: Final = 20
 

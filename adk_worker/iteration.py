@@ -1,8 +1,8 @@
 """One iteration of an agent: one model call, the tool calls that it asks for, and the boundaries between them.
 
 The fleet's tasks and :class:`~adk_worker.runner.AgentRunner` run this very code; they differ in the
-:class:`~adk_worker.scribe.Scribe` alone. A frontier with outstanding calls is carried on with those; any other with the
-model.
+:class:`~adk_worker.scribes.port.Scribe` alone. A frontier with outstanding calls is carried on with those; any other
+with the model.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from adk_worker.errors import (
 )
 from adk_worker.idempotency import call_key
 from adk_worker.interruption import Cause, Interrupted
-from adk_worker.invocation import refuse_invalid, refuse_masked, refuse_unknown
 from adk_worker.ledger.spending import reservation_for
 from adk_worker.messages import Message, ToolCallPart, dump_messages, load_messages
 from adk_worker.model import ModelAnswer, ModelRequest
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
 from adk_worker.results import check_readable, shortened, whole
-from adk_worker.scribe import Standing, Turnover, Wrapped
+from adk_worker.scribes.port import Standing, Turnover, Wrapped
 from adk_worker.surroundings import Surroundings
-from adk_worker.tools import Tool
+from adk_worker.tools.declaring import Tool
+from adk_worker.tools.invocation import refuse_invalid, refuse_masked, refuse_unknown
 from adk_worker.transitions.runs import Attention
 from adk_worker.turn import Turn, TurnEnd, Undecided
 

@@ -10,8 +10,8 @@ from adk_worker.checkpoint import Checkpoint, Checkpointer
 from adk_worker.errors import FrontierLostError, HistoryUnavailableError, NoCheckpointError
 from adk_worker.history import HistoryStore
 from adk_worker.idempotency import IdempotencyStore
+from adk_worker.keeping.leaseholder import Leaseholder
 from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
-from adk_worker.leaseholder import Leaseholder
 from adk_worker.liveness import Holder
 from adk_worker.names import check_run
 from adk_worker.resume import ResumePlan, is_marked, plan_resume

@@ -32,12 +32,11 @@ from adk_worker.idempotency import Claim, IdempotencyStore, resume_claims
 from adk_worker.inspection import Inspection
 from adk_worker.interruption import Interrupted, Interruption
 from adk_worker.iteration import Iterated, Iteration, IterationEnd
+from adk_worker.keeping.leaseholder import Leaseholder
 from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
-from adk_worker.leaseholder import Leaseholder
 from adk_worker.ledger.amounts import Budget
 from adk_worker.ledger.spending import Spending
 from adk_worker.liveness import Holder
-from adk_worker.local_scribe import LocalScribe
 from adk_worker.memory.lone_ledgers import MemoryLedgers
 from adk_worker.messages import Message, Usage
 from adk_worker.model import ModelProvider
@@ -46,6 +45,7 @@ from adk_worker.providers import ModelPolicy, Providers
 from adk_worker.redaction.masking import Redactor
 from adk_worker.resumer import Carried, read_frontier
 from adk_worker.runs import RunStatus
+from adk_worker.scribes.local import LocalScribe
 from adk_worker.settling.deciding import Word, done, meant
 from adk_worker.settling.settlement import UNSAID, takes_decisions
 from adk_worker.surroundings import Surroundings

@@ -29,7 +29,6 @@ from adk_worker.errors import (
     StaleFenceError,
     StoreUnavailableError,
 )
-from adk_worker.fleet_scribe import FleetScribe, certain, shielded
 from adk_worker.history import Handle
 from adk_worker.idempotency import resume_claims
 from adk_worker.interruption import Cause, Interrupted, Interruption
@@ -44,6 +43,7 @@ from adk_worker.redaction.masking import Masker, Redactor
 from adk_worker.registry import Registry
 from adk_worker.results import MAX_RESULT_BYTES, text_of
 from adk_worker.runs import Committed, Dispatch, Run, Stores, Taken
+from adk_worker.scribes.fleet import FleetScribe, certain, shielded
 from adk_worker.surroundings import Surroundings
 from adk_worker.transitions.runs import Attention, FleetPolicy, Reason, Verdict
 

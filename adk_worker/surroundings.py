@@ -15,7 +15,7 @@ from adk_worker.ledger.spending import Spending
 from adk_worker.model import ModelProvider
 from adk_worker.redaction.masking import Masker
 from adk_worker.results import MAX_RESULT_BYTES
-from adk_worker.scribe import Scribe
+from adk_worker.scribes.port import Scribe
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from adk_worker.checkpoint import Checkpoint, OutstandingCall
-from adk_worker.context import ToolContext
 from adk_worker.errors import AdkError, NotApprovedError, StoreUnavailableError, ToolArgumentsError
 from adk_worker.idempotency import Claim, Intent, call_digest
 from adk_worker.interruption import Cause, Interrupted
-from adk_worker.invocation import Unresolved, invoke, refuse_invalid, refuse_unknown
 from adk_worker.liveness import known_dead
 from adk_worker.log import get_logger
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
-from adk_worker.probe import Happened, NeverWill, NotYet, Unknown, ask
 from adk_worker.resume import PlannedCall, plan_resume
-from adk_worker.scribe import Standing
+from adk_worker.scribes.port import Standing
 from adk_worker.surroundings import Surroundings
-from adk_worker.tools import Tool
+from adk_worker.tools.context import ToolContext
+from adk_worker.tools.declaring import Tool
+from adk_worker.tools.invocation import Unresolved, invoke, refuse_invalid, refuse_unknown
+from adk_worker.tools.probe import Happened, NeverWill, NotYet, Unknown, ask
 
 _log = get_logger(__name__)
 

@@ -15,13 +15,13 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from adk_worker.errors import BrokerUnavailableError, StoreUnavailableError
-from adk_worker.keeper import LeaseKeeper, RenewMany
+from adk_worker.keeping.keeper import LeaseKeeper, RenewMany
+from adk_worker.keeping.roster import LAST_WORDS
 from adk_worker.lease import RunLease
 from adk_worker.providers import Providers
 from adk_worker.reaper import SweepReport, sweep
 from adk_worker.registry import Registry
 from adk_worker.results import text_of
-from adk_worker.roster import LAST_WORDS
 from adk_worker.runs import Dispatch, Renewal, RunStore, Stores
 from adk_worker.settings import Settings
 from adk_worker.steps import Dispatcher, Stepper

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from adk_worker.context import ToolContext
+from adk_worker.tools.context import ToolContext
 from examples.travel.client import ask
 from examples.travel.control import PATIENCE, Control, Made, Waiting
 from examples.travel.faults import Place, Release, Rule

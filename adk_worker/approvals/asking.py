@@ -12,7 +12,6 @@ from adk_worker.approvals.answers import ApprovalDecision
 from adk_worker.approvals.declaring import POLICY_TIMEOUT, Approval, ProposedCall
 from adk_worker.approvals.requests import EXPIRES_IN, ApprovalRequest, Approvals, NewRequest, RequestState
 from adk_worker.approvals.store import Asked
-from adk_worker.bounded import Returned, is_async, run_bounded
 from adk_worker.checkpoint import Checkpoint, OutstandingCall
 from adk_worker.errors import ApprovalRefusedError, NotAllowedError
 from adk_worker.idempotency import call_digest
@@ -20,6 +19,7 @@ from adk_worker.log import get_logger
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
 from adk_worker.redaction.masking import Masker
 from adk_worker.surroundings import Surroundings
+from adk_worker.tools.bounded import Returned, is_async, run_bounded
 
 _log = get_logger(__name__)
 

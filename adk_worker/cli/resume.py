@@ -177,7 +177,7 @@ async def _examine(access: Access, found: Inspection, telling: _Telling) -> _Our
     :raises RunLeaseError: somebody else holds it.
     """
     from adk_worker.inspection import inspect_run
-    from adk_worker.leaseholder import Leaseholder
+    from adk_worker.keeping.leaseholder import Leaseholder
     from adk_worker.liveness import Holder
 
     holding = Leaseholder(

@@ -18,21 +18,21 @@ from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionTools
 from pydantic_ai.usage import RunUsage
 
 from adk_worker.approvals.declaring import Approval
-from adk_worker.context import ToolContext, calling
 from adk_worker.errors import ConfigurationError, ToolArgumentsError, ToolError
 from adk_worker.messages import canonical_json
-from adk_worker.probe import Probe
 from adk_worker.providers.pydantic_ai import PydanticAIProvider
 from adk_worker.results import text_of
-from adk_worker.signature import ToolSignature, what_is_wrong
-from adk_worker.tools import EffectName, Tool, tool
+from adk_worker.tools.context import ToolContext, calling
+from adk_worker.tools.declaring import EffectName, Tool, tool
+from adk_worker.tools.probe import Probe
+from adk_worker.tools.signature import ToolSignature, what_is_wrong
 
 MakeDeps = Callable[[Mapping[str, JsonValue]], Any]
 """Makes an agent's dependencies of its run's metadata, sync or async."""
 
 
 class ToolOptions(TypedDict, total=False):
-    """What the author of a tool declares about it: the keyword arguments of :func:`adk_worker.tools`."""
+    """What the author of a tool declares about it: the keyword arguments of :func:`adk_worker.tool`."""
 
     effect: EffectName
     timeout: float | None

@@ -34,7 +34,7 @@ from adk_worker.refusals import nothing_undecided
 from adk_worker.results import MAX_RESULT_BYTES, MAX_TEXT, whole
 from adk_worker.settling.settlement import UNSAID, Settled, Settlement
 from adk_worker.submission import read_back
-from adk_worker.tools import Tool
+from adk_worker.tools.declaring import Tool
 
 _JSON: Final = TypeAdapter[Any](JsonValue)
 

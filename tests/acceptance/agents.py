@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from adk_worker import Agent, NotYet, ProbeAnswer, ToolContext, tool
-from adk_worker.probe import Probe
+from adk_worker.tools.probe import Probe
 from examples.travel import tools
 from examples.travel.agents import travel
 

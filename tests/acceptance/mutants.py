@@ -64,7 +64,7 @@ WITH_INTENT_AFTER_EFFECT = Mutant(
     "with-intent-after-effect",
     (
         Change(
-            "adk_worker/fleet_scribe.py",
+            "adk_worker/scribes/fleet.py",
             "    async def begin(self, intents: Sequence[Intent]) -> tuple[Standing, Sequence[Claim]]:\n",
             "    async def begin(self, intents: Sequence[Intent]) -> tuple[Standing, Sequence[Claim]]:\n"
             "        from adk_worker.idempotency import ClaimState\n"
@@ -76,7 +76,7 @@ WITH_INTENT_AFTER_EFFECT = Mutant(
             "    async def _begin(self, intents: Sequence[Intent]) -> tuple[Standing, Sequence[Claim]]:\n",
         ),
         Change(
-            "adk_worker/fleet_scribe.py",
+            "adk_worker/scribes/fleet.py",
             "    async def boundary(self, wrapped: Wrapped) -> Standing:\n",
             "    async def boundary(self, wrapped: Wrapped) -> Standing:\n"
             "        deferred, self._deferred = getattr(self, '_deferred', ()), ()\n"
@@ -97,14 +97,14 @@ WITH_THE_MESSAGE_BEFORE_THE_COMMIT = Mutant(
             "        surroundings = Surroundings(\n",
         ),
         Change(
-            "adk_worker/fleet_scribe.py",
+            "adk_worker/scribes/fleet.py",
             "        committed = await self._certain(lambda: self._stores.runs.commit(",
             "        if then is Then.HAND_OVER:\n"
             "            await self.early()\n"
             "        committed = await self._certain(lambda: self._stores.runs.commit(",
         ),
         Change(
-            "adk_worker/fleet_scribe.py",
+            "adk_worker/scribes/fleet.py",
             "        self.ticket = committed.ticket\n",
             "        self.ticket = None\n",
         ),

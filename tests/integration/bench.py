@@ -7,7 +7,6 @@ from concurrent.futures import Executor
 
 from adk_worker import Agent, tool
 from adk_worker.checkpoint import Checkpoint
-from adk_worker.fleet_scribe import FleetScribe
 from adk_worker.history import Handle
 from adk_worker.interruption import Interruption
 from adk_worker.lease import RunLease
@@ -17,7 +16,8 @@ from adk_worker.messages import Message, ToolCallPart, ToolResultPart, canonical
 from adk_worker.providers import ScriptedProvider
 from adk_worker.registry import Registry
 from adk_worker.runs import Boundary, Committed, Dispatch, NewRun, RunStore, Stores
-from adk_worker.scribe import Turnover, Wrapped
+from adk_worker.scribes.fleet import FleetScribe
+from adk_worker.scribes.port import Turnover, Wrapped
 from adk_worker.steps import StepEnd, Stepper
 from adk_worker.transitions.runs import FleetPolicy
 

@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import dataclass, field
 
 from adk_worker.agent import Agent
-from adk_worker.context import ToolContext
-from adk_worker.probe import Happened, NeverWill, NotYet, ProbeAnswer, Unknown
 from adk_worker.providers import ScriptedProvider
-from adk_worker.tools import Tool, tool
+from adk_worker.tools.context import ToolContext
+from adk_worker.tools.declaring import Tool, tool
+from adk_worker.tools.probe import Happened, NeverWill, NotYet, ProbeAnswer, Unknown
 
 
 class Crash(BaseException):

@@ -10,9 +10,9 @@ import pytest
 
 from adk_worker.agent import Agent, digest_of
 from adk_worker.errors import ConfigurationError
-from adk_worker.probe import Unknown
 from adk_worker.providers import ScriptedProvider
-from adk_worker.tools import tool
+from adk_worker.tools.declaring import tool
+from adk_worker.tools.probe import Unknown
 
 
 @tool(effect="read_only")

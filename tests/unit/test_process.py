@@ -16,7 +16,7 @@ from adk_worker.providers import ScriptedProvider
 from adk_worker.registry import Registry
 from adk_worker.runs import Dispatch, NewRun, RunStatus
 from adk_worker.settings import Settings
-from adk_worker.tools import tool
+from adk_worker.tools.declaring import tool
 from stores import open_stores
 from stores.sql import migrate
 from tasks.process import WorkerProcess

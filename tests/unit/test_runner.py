@@ -10,7 +10,6 @@ import pytest
 from adk_worker.approvals.answers import ApprovalDecision
 from adk_worker.approvals.declaring import Approval
 from adk_worker.checkpoint import CheckpointBoundary, Checkpointer, CheckpointPolicy
-from adk_worker.context import ToolContext
 from adk_worker.errors import (
     ApprovalRefusedError,
     CheckpointTooLargeError,
@@ -36,7 +35,8 @@ from adk_worker.redaction.masking import Redactor
 from adk_worker.resume import plan_resume
 from adk_worker.runner import AgentRunner
 from adk_worker.runs import RunStatus
-from adk_worker.tools import tool
+from adk_worker.tools.context import ToolContext
+from adk_worker.tools.declaring import tool
 from tests.unit.far_side import FarSide, NeverWill, NotYet, Unknown, agent_with
 
 

@@ -26,7 +26,7 @@ from adk_worker.outcomes import OutcomeKind
 from adk_worker.registry import Registry
 from adk_worker.runs import Dispatch, NewRun, RunStatus
 from adk_worker.steps import StepEnd, Stepper
-from adk_worker.tools import tool
+from adk_worker.tools.declaring import tool
 from adk_worker.transitions.runs import Attention, FleetPolicy
 from tests.unit.far_side import FarSide, agent_with
 from tests.waiting import eventually

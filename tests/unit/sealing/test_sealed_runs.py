@@ -16,18 +16,18 @@ from pydantic import AfterValidator
 from adk_worker.actors import Actor
 from adk_worker.checkpoint import Checkpointer, decode_checkpoint
 from adk_worker.client import Fleet
-from adk_worker.context import ToolContext
 from adk_worker.errors import SealKeyMissingError
 from adk_worker.memory import MemoryCheckpointStore, MemoryData, MemoryIdempotencyStore, memory_stores
 from adk_worker.outcomes import OutcomeKind
-from adk_worker.probe import Happened
 from adk_worker.redaction.masking import Redactor
 from adk_worker.registry import Registry
 from adk_worker.runner import AgentRunner
 from adk_worker.runs import Dispatch, RunStatus
 from adk_worker.sealing.keys import SealKey, SealKeys
 from adk_worker.steps import StepEnd, Stepper
-from adk_worker.tools import tool
+from adk_worker.tools.context import ToolContext
+from adk_worker.tools.declaring import tool
+from adk_worker.tools.probe import Happened
 from adk_worker.transitions.runs import Attention
 from tests.unit.far_side import FarSide, agent_with
 from tests.unit.test_steps import POLICY, Bench, Clock

@@ -1,7 +1,7 @@
 """Which leases a process keeps, and what is due with each: decisions, with the local time passed in.
 
 The local clock only ever stops work *earlier* than the store would (L9): it decides no expiry. All times are in seconds
-of one monotonic clock. :class:`~adk_worker.keeper.LeaseKeeper` is the thread that asks.
+of one monotonic clock. :class:`~adk_worker.keeping.keeper.LeaseKeeper` is the thread that asks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Making one call of a tool: bounded in time and size, and ended by the table of :mod:`adk_worker.endings` (I10)."""
+"""Making one call of a tool: bounded in time and size, and ended by the table of :mod:`~adk_worker.tools.endings`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
-from adk_worker.bounded import CANCEL_GRACE, Ending, NotStarted, Overran, Raised, Returned, derived, run_bounded
-from adk_worker.context import ToolContext
-from adk_worker.endings import WORTH_REPEATING, How, ending, how_raised, told
 from adk_worker.errors import ToolArgumentsError
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
 from adk_worker.results import MAX_RESULT_BYTES, returned, shortened
-from adk_worker.tools import Tool
+from adk_worker.tools.bounded import CANCEL_GRACE, Ending, NotStarted, Overran, Raised, Returned, derived, run_bounded
+from adk_worker.tools.context import ToolContext
+from adk_worker.tools.declaring import Tool
+from adk_worker.tools.endings import WORTH_REPEATING, How, ending, how_raised, told
 
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
-from adk_worker.context import ToolContext
 from adk_worker.errors import ConfigurationError, ToolArgumentsError
 from adk_worker.outcomes import Effect
-from adk_worker.tools import Tool, tool
+from adk_worker.tools.context import ToolContext
+from adk_worker.tools.declaring import Tool, tool
 
 if TYPE_CHECKING:
     from decimal import Context as OnlyForTypeCheckers
@@ -155,7 +155,7 @@ def test_a_return_annotation_that_cannot_be_resolved_is_nobodys_business():
 def test_a_schema_is_the_same_in_every_process():
     """C7: sets iterate in another order in each process."""
     program = (
-        "from adk_worker.tools import tool\n"
+        "from adk_worker.tools.declaring import tool\n"
         "@tool\n"
         "def f(tags: frozenset[str] = frozenset('abcdefgh'), more: dict[str, set[str]] = {'x': set('ijklmnop')}): ...\n"
         "print(f.signature.schema_json)\n"

@@ -10,9 +10,9 @@ from typing import Final, TypeAlias
 
 from pydantic import JsonValue
 
-from adk_worker.bounded import NotStarted, Overran, Raised, Returned, is_async, run_bounded
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
 from adk_worker.results import MAX_RESULT_BYTES, returned, shortened, text_of
+from adk_worker.tools.bounded import NotStarted, Overran, Raised, Returned, is_async, run_bounded
 
 PROBE_TIMEOUT: Final = 30.0
 """How long a probe may take by default, in seconds."""

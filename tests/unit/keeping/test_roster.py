@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from adk_worker.interruption import Cause
+from adk_worker.keeping.roster import LAST_WORDS, NOT_LEFT, NOT_RENEWED, SUPERSEDED, Roster
 from adk_worker.lease import LeasePolicy, RunLease
-from adk_worker.roster import LAST_WORDS, NOT_LEFT, NOT_RENEWED, SUPERSEDED, Roster
 from adk_worker.runs import Renewal
 
 POLICY = LeasePolicy(ttl_seconds=60, renew_within=20)

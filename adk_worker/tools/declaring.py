@@ -15,12 +15,12 @@ from pydantic import JsonValue
 from typing_extensions import ParamSpec, TypeVar
 
 from adk_worker.approvals.declaring import Approval, approval_of
-from adk_worker.bounded import is_async
-from adk_worker.context import ToolContext
 from adk_worker.errors import ConfigurationError
 from adk_worker.outcomes import Effect
-from adk_worker.probe import Probe
-from adk_worker.signature import ToolSignature
+from adk_worker.tools.bounded import is_async
+from adk_worker.tools.context import ToolContext
+from adk_worker.tools.probe import Probe
+from adk_worker.tools.signature import ToolSignature
 
 DEFAULT_TIMEOUT: Final = 60.0
 """How long a call may take unless its tool says otherwise, in seconds."""

@@ -22,7 +22,7 @@ from adk_worker.ledger.booking import Reservation
 from adk_worker.ledger.spending import Spending
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Boundary, Committed, Stores
-from adk_worker.scribe import Standing, Turnover, Wrapped
+from adk_worker.scribes.port import Standing, Turnover, Wrapped
 from adk_worker.transitions.runs import Attention, FleetPolicy, Then, Verdict
 
 T = TypeVar("T")

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from adk_worker.bounded import derived
-from adk_worker.context import ToolContext
-from adk_worker.endings import How, ending
 from adk_worker.errors import ToolError
-from adk_worker.invocation import Unresolved, invoke, refuse_invalid, refuse_unknown
 from adk_worker.outcomes import Effect, OutcomeKind, ToolOutcome
-from adk_worker.tools import Tool, tool
+from adk_worker.tools.bounded import derived
+from adk_worker.tools.context import ToolContext
+from adk_worker.tools.declaring import Tool, tool
+from adk_worker.tools.endings import How, ending
+from adk_worker.tools.invocation import Unresolved, invoke, refuse_invalid, refuse_unknown
 from tests.waiting import eventually
 
 EFFECTS = tuple(Effect)

@@ -12,7 +12,7 @@ import structlog.testing
 
 from adk_worker.errors import StoreUnavailableError
 from adk_worker.interruption import Cause, Interrupted, Interruption
-from adk_worker.keeper import LeaseKeeper
+from adk_worker.keeping.keeper import LeaseKeeper
 from adk_worker.lease import LeasePolicy, RunLease
 from adk_worker.runs import Renewal
 from tests.unit.clock import Clock
@@ -256,7 +256,7 @@ class TestTheThread:
         if log == "is closed":
             closed = io.StringIO()
             closed.close()
-            monkeypatch.setattr("adk_worker.keeper._log", structlog.wrap_logger(structlog.PrintLogger(closed)))
+            monkeypatch.setattr("adk_worker.keeping.keeper._log", structlog.wrap_logger(structlog.PrintLogger(closed)))
 
         async def broken():
             raise MemoryError

@@ -10,7 +10,7 @@ from typing import Self
 
 from adk_worker.errors import LeaseLostError, StaleFenceError, StoreUnavailableError
 from adk_worker.interruption import Cause, Interruption
-from adk_worker.keeper import LeaseKeeper
+from adk_worker.keeping.keeper import LeaseKeeper
 from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
 from adk_worker.log import get_logger
 from adk_worker.runs import Renewal

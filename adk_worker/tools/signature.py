@@ -16,10 +16,10 @@ from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 
-from adk_worker.context import ToolContext
 from adk_worker.errors import ConfigurationError, ToolArgumentsError
 from adk_worker.messages import canonical_json
 from adk_worker.results import shortened, text_of
+from adk_worker.tools.context import ToolContext
 
 _ERRORS_TOLD: Final = 5
 

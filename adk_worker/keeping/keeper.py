@@ -18,10 +18,10 @@ from typing import Final, Self, TypeAlias
 
 from adk_worker.errors import StoreUnavailableError
 from adk_worker.interruption import Interruption
+from adk_worker.keeping.roster import Roster
 from adk_worker.lease import LeasePolicy, RunLease
 from adk_worker.log import get_logger
 from adk_worker.results import text_of
-from adk_worker.roster import Roster
 from adk_worker.runs import Renewal
 
 RenewMany: TypeAlias = Callable[[Sequence[RunLease]], Awaitable[Sequence[Renewal]]]

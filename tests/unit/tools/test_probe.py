@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
-from adk_worker.probe import Happened, NeverWill, NotYet, Unknown, ask
+from adk_worker.tools.probe import Happened, NeverWill, NotYet, Unknown, ask
 
 
 @pytest.fixture

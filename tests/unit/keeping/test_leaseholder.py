@@ -10,8 +10,8 @@ import structlog.testing
 
 from adk_worker.errors import LeaseLostError, RunLeaseError, StaleFenceError, StoreUnavailableError
 from adk_worker.interruption import Cause
+from adk_worker.keeping.leaseholder import Leaseholder
 from adk_worker.lease import LeasePolicy
-from adk_worker.leaseholder import Leaseholder
 from adk_worker.memory import MemoryData, MemoryLeaseStore
 from tests.unit.clock import Clock
 from tests.waiting import eventually

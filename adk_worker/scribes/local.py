@@ -21,7 +21,7 @@ from adk_worker.ledger.booking import Reservation
 from adk_worker.ledger.spending import Spending
 from adk_worker.memory.lone_ledgers import MemoryLedgers
 from adk_worker.outcomes import ToolOutcome
-from adk_worker.scribe import Standing, Turnover, Wrapped
+from adk_worker.scribes.port import Standing, Turnover, Wrapped
 from adk_worker.transitions.runs import Attention
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import sys
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from adk_worker.cli.source import Source
 
 T = TypeVar("T")
-
-_COLLECT_AFTER: Final = 50_000
-"""How many more objects than now there have to be before the collector looks for garbage."""
 
 
 @dataclass(slots=True)
@@ -88,8 +84,6 @@ def _set_up(invocation: Invocation) -> None:
     """Of the process that is ours: agents are found from the working folder, and the log keeps out of the output."""
     from adk_worker.log import before_first_line
 
-    # What is imported stays as long as the program: looking through it for garbage at every turn is a tenth of a start.
-    gc.set_threshold(_COLLECT_AFTER)
     folder = os.getcwd()  # noqa: PTH109 - an entry of sys.path is a string
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -186,11 +186,12 @@ def _changed(
 
 
 def _show_ledger(tenant: str, run_id: str, ledger: Ledger, *, queued: int, as_json: bool) -> int:
-    from adk_worker.ledger.booking import LEDGER
+    from adk_worker.adapters import adapter
+    from adk_worker.ledger.booking import Ledger
     from adk_worker.ledger.words import of_run
 
     if as_json:
-        said = LEDGER.dump_python(ledger, mode="json")
+        said = adapter(Ledger).dump_python(ledger, mode="json")
         emit({"tenant": tenant, "run_id": run_id, "ledger": said, "account": None, "queued": queued})
     else:
         _say(of_run(ledger), otherwise="no limit, and nothing unaccounted")
@@ -199,11 +200,12 @@ def _show_ledger(tenant: str, run_id: str, ledger: Ledger, *, queued: int, as_js
 
 
 def _show_account(tenant: str, account: Account | None, *, queued: int = 0, as_json: bool) -> int:
-    from adk_worker.ledger.accounts import ACCOUNT
+    from adk_worker.adapters import adapter
+    from adk_worker.ledger.accounts import Account
     from adk_worker.ledger.words import of_tenant
 
     if as_json:
-        said = None if account is None else ACCOUNT.dump_python(account, mode="json")
+        said = None if account is None else adapter(Account).dump_python(account, mode="json")
         emit({"tenant": tenant, "run_id": None, "ledger": None, "account": said, "queued": queued})
     else:
         _say(of_tenant(tenant, account), otherwise="")

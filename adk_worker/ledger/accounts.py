@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pydantic import TypeAdapter
-
 from adk_worker.actors import Actor
 from adk_worker.ledger.amounts import Amount, Budget, BudgetChange, Unaccounted
 from adk_worker.ledger.booking import Closed, Refusal, Reservation, Scope, refused_by
@@ -61,11 +59,3 @@ class Account:
         limits = change.applied(self.limits)
         told = AccountChange(at, by.name, by.os_user, limits)
         return replace(self, limits=limits, changes=(*self.changes, told)[-CHANGES_KEPT:])
-
-
-ACCOUNT: Final = TypeAdapter(Account)
-"""Between an account and its JSON."""
-
-
-CHANGES: Final = TypeAdapter(tuple[AccountChange, ...])
-"""Between an account's changes and their JSON."""

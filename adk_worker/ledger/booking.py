@@ -5,9 +5,6 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
-
-from pydantic import TypeAdapter
 
 from adk_worker.ledger.amounts import Amount, Budget, Kind, Unaccounted
 
@@ -165,11 +162,3 @@ def refused_by(
             counted = (spent.of(kind), reserved.of(kind), unaccounted.amount.of(kind))
             return Refusal(scope, kind, limit, *counted, wanted)
     return None
-
-
-LEDGER: Final = TypeAdapter(Ledger)
-"""Between a ledger and its JSON."""
-
-
-RESERVATION: Final = TypeAdapter(Reservation)
-"""Between a reservation and its JSON."""

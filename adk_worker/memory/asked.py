@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pydantic import TypeAdapter
-
+from adk_worker.adapters import adapter
 from adk_worker.approvals.requests import Approvals
 from adk_worker.idempotency import Intent
 from adk_worker.memory.data import MemoryData, RunKey, StoredApprovals
@@ -15,18 +14,16 @@ from adk_worker.transitions import approvals as approval_transitions
 from adk_worker.transitions.approvals import Bound
 from adk_worker.transitions.leases import StoreTime
 
-_APPROVALS: TypeAdapter[Approvals] = TypeAdapter(Approvals)
-
 
 def load(data: MemoryData, key: RunKey) -> Approvals:
     """What the run's people were asked, made anew from its JSON."""
     row = data.approvals.get(key)
-    return Approvals() if row is None else _APPROVALS.validate_json(row.text)
+    return Approvals() if row is None else adapter(Approvals).validate_json(row.text)
 
 
 def save(data: MemoryData, key: RunKey, approvals: Approvals) -> None:
     """Write the run's row."""
-    text = canonical_json(_APPROVALS.dump_python(approvals, mode="json"))
+    text = canonical_json(adapter(Approvals).dump_python(approvals, mode="json"))
     data.approvals[key] = StoredApprovals(text, approvals.next_expiry)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import TypeAdapter
-
 from adk_worker import events
+from adk_worker.adapters import adapter
 from adk_worker.idempotency import Claim, ClaimState
 from adk_worker.memory import journal
 from adk_worker.memory.data import ClaimKey, MemoryData, RunKey, StoredClaim
@@ -15,13 +14,11 @@ from adk_worker.transitions import claims as claim_transitions
 from adk_worker.transitions import runs as run_transitions
 from adk_worker.transitions.runs import FleetPolicy, Phase, Verdict
 
-_CLAIM: TypeAdapter[Claim] = TypeAdapter(Claim)
-
 
 def load(data: MemoryData, key: ClaimKey) -> Claim | None:
     """The claim on ``key``, made anew from its JSON."""
     row = data.claims.get(key)
-    return None if row is None else _CLAIM.validate_json(row.text)
+    return None if row is None else adapter(Claim).validate_json(row.text)
 
 
 def save(data: MemoryData, claim: Claim, *, run: RunKey | None = None) -> None:
@@ -29,12 +26,12 @@ def save(data: MemoryData, claim: Claim, *, run: RunKey | None = None) -> None:
     key = (claim.tenant, claim.key)
     row = data.claims.get(key)
     known = row.run if row is not None and row.run is not None else run
-    data.claims[key] = StoredClaim(canonical_json(_CLAIM.dump_python(claim, mode="json")), known)
+    data.claims[key] = StoredClaim(canonical_json(adapter(Claim).dump_python(claim, mode="json")), known)
 
 
 def of_run(data: MemoryData, key: RunKey) -> Sequence[Claim]:
     """The run's claims in the order in which they began."""
-    return [_CLAIM.validate_json(row.text) for row in data.claims_of(key)]
+    return [adapter(Claim).validate_json(row.text) for row in data.claims_of(key)]
 
 
 def decide(data: MemoryData, before: Claim | None, after: Claim) -> None:

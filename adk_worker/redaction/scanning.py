@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic import TypeAdapter
-
+from adk_worker.adapters import adapter
 from adk_worker.approvals.requests import Approvals
 from adk_worker.detection.rule import FILLER
 from adk_worker.filters import RunFilter
@@ -27,8 +26,6 @@ NAMED: Final = "named"
 
 _PAGE: Final = 100
 _EVENTS: Final = 500
-_CLAIM: Final[TypeAdapter[Claim]] = TypeAdapter(Claim)
-_APPROVALS: Final[TypeAdapter[Approvals]] = TypeAdapter(Approvals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,7 @@ async def _stored(stores: Stores, run: Run) -> AsyncIterator[tuple[str, Any]]:
         yield f"claim {claim.key}", _said(claim)
     yield (
         "approvals",
-        _APPROVALS.dump_python((await stores.runs.approvals(run_id, tenant=tenant)).approvals, mode="json"),
+        adapter(Approvals).dump_python((await stores.runs.approvals(run_id, tenant=tenant)).approvals, mode="json"),
     )
     after = 0
     while events := await stores.runs.events(run_id, tenant=tenant, after=after, limit=_EVENTS):
@@ -91,7 +88,7 @@ async def _stored(stores: Stores, run: Run) -> AsyncIterator[tuple[str, Any]]:
 
 def _said(claim: Claim) -> dict[str, Any]:
     """What a claim holds of anybody's text; a seal is none."""
-    said = _CLAIM.dump_python(claim, mode="json")
+    said = adapter(Claim).dump_python(claim, mode="json")
     outcomes = [outcome and {**outcome, "sealed": None} for outcome in (said["outcome"], *said["late"])]
     return {"tool": claim.tool, "outcome": outcomes[0], "late": outcomes[1:], "decisions": said["decisions"]}
 

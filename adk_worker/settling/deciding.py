@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import ConfigDict, JsonValue, TypeAdapter
 
 from adk_worker.actors import Actor
 from adk_worker.checkpoint import Checkpoint, OutstandingCall
@@ -36,7 +36,7 @@ from adk_worker.settling.settlement import UNSAID, Settled, Settlement
 from adk_worker.submission import read_back
 from adk_worker.tools.declaring import Tool
 
-_JSON: Final = TypeAdapter[Any](JsonValue)
+_JSON: Final = TypeAdapter[Any](JsonValue, config=ConfigDict(defer_build=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from adk_worker.adapters import adapter
 from adk_worker.events import Event
 from adk_worker.history import StoredSegment
-from adk_worker.ledger.accounts import ACCOUNT, Account
-from adk_worker.ledger.booking import LEDGER, RESERVATION, Reservation
+from adk_worker.ledger.accounts import Account
+from adk_worker.ledger.booking import Ledger, Reservation
 from adk_worker.memory.data import StoredApprovals, StoredCheckpoint, StoredClaim, StoredEvent, StoredRun
 from adk_worker.messages import canonical_json
 from adk_worker.transitions.claims import ResumeClaim
@@ -131,7 +132,7 @@ def run_row(row: Fields) -> StoredRun | None:
         output_tokens=_number(row, "output_tokens"),
         cost_micros=_number(row, "cost_micros"),
         output=_json(row, "output"),
-        ledger=LEDGER.validate_json(_text(row, "ledger")),
+        ledger=adapter(Ledger).validate_json(_text(row, "ledger")),
     )
 
 
@@ -159,7 +160,7 @@ def run_fields(run: StoredRun) -> dict[str, str]:
         "output_tokens": str(run.output_tokens),
         "cost_micros": str(run.cost_micros),
         "output": canonical_json(run.output),
-        "ledger": canonical_json(LEDGER.dump_python(run.ledger, mode="json", exclude_defaults=True)),
+        "ledger": canonical_json(adapter(Ledger).dump_python(run.ledger, mode="json", exclude_defaults=True)),
     }
 
 
@@ -213,22 +214,22 @@ def resume_fields(claim: ResumeClaim) -> dict[str, str]:
 
 def account_of(row: Fields) -> Account | None:
     """The account in its hash."""
-    return None if row["body"] is None else ACCOUNT.validate_json(row["body"])
+    return None if row["body"] is None else adapter(Account).validate_json(row["body"])
 
 
 def account_fields(account: Account) -> dict[str, str]:
     """The fields of an account's hash."""
-    return {"body": canonical_json(ACCOUNT.dump_python(account, mode="json", exclude_defaults=True))}
+    return {"body": canonical_json(adapter(Account).dump_python(account, mode="json", exclude_defaults=True))}
 
 
 def reservation_text(reservation: Reservation) -> str:
     """A reservation on an account, as its field holds it."""
-    return canonical_json(RESERVATION.dump_python(reservation, mode="json", exclude_defaults=True))
+    return canonical_json(adapter(Reservation).dump_python(reservation, mode="json", exclude_defaults=True))
 
 
 def reservation_of(text: str | None) -> Reservation | None:
     """Read :func:`reservation_text` back."""
-    return None if text is None else RESERVATION.validate_json(text)
+    return None if text is None else adapter(Reservation).validate_json(text)
 
 
 def segment_field(end: tuple[int, str]) -> str:

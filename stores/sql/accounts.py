@@ -12,7 +12,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, exists, or_, select, update
 
 from adk_worker.actors import Actor
-from adk_worker.ledger.accounts import CHANGES, Account
+from adk_worker.adapters import adapter
+from adk_worker.ledger.accounts import Account, AccountChange
 from adk_worker.ledger.amounts import Amount, Budget, BudgetChange, Unaccounted
 from adk_worker.ledger.booking import Closed
 from stores.sql.dialects import PerDialect
@@ -88,7 +89,7 @@ def _account_of(row: Columns) -> Account:
         unaccounted=Unaccounted(
             row["unaccounted_calls"], Amount(row["unaccounted_tokens"], row["unaccounted_cost_micros"])
         ),
-        changes=CHANGES.validate_python(row["changes"]),
+        changes=adapter(tuple[AccountChange, ...]).validate_python(row["changes"]),
     )
 
 
@@ -103,5 +104,5 @@ def _columns(account: Account) -> dict[str, Any]:
         "unaccounted_calls": account.unaccounted.calls,
         "unaccounted_tokens": account.unaccounted.amount.tokens,
         "unaccounted_cost_micros": account.unaccounted.amount.cost_micros,
-        "changes": CHANGES.dump_python(account.changes, mode="json"),
+        "changes": adapter(tuple[AccountChange, ...]).dump_python(account.changes, mode="json"),
     }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from pydantic import TypeAdapter
 from sqlalchemy import Connection, Table, bindparam, select
 
+from adk_worker.adapters import adapter
 from adk_worker.approvals.requests import ApprovalRequest, Approvals, Grant
 from adk_worker.idempotency import Intent
 from adk_worker.runs import Boundary
@@ -18,9 +18,6 @@ from stores.sql.locks import LockedRun
 from stores.sql.schema import approvals, grants
 
 T = TypeVar("T")
-
-_REQUEST: Final = TypeAdapter(ApprovalRequest)
-_GRANT: Final = TypeAdapter(Grant)
 
 
 def _of_run(table: Table) -> Any:
@@ -48,9 +45,10 @@ _SAVE_GRANTS: Final = _upsert(grants)
 def read(tx: Connection, tenant: str, run_id: str) -> Approvals:
     """What the run's people were asked, and grant. To change it, lock the run first."""
     this = {"for_tenant": tenant, "for_run": run_id}
+    requests, given = (tx.execute(query, this).scalars().all() for query in (_READ_REQUESTS, _READ_GRANTS))
     return Approvals(
-        tuple(_REQUEST.validate_python(request) for request in tx.execute(_READ_REQUESTS, this).scalars()),
-        tuple(_GRANT.validate_python(given) for given in tx.execute(_READ_GRANTS, this).scalars()),
+        tuple(adapter(ApprovalRequest).validate_python(one) for one in requests),
+        tuple(adapter(Grant).validate_python(one) for one in given),
     )
 
 
@@ -63,12 +61,12 @@ def save(tx: Connection, run: LockedRun, before: Approvals, after: Approvals) ->
             "number": number,
             "state": request.state.value,
             "expires_at": request.expires_at,
-            "request": _REQUEST.dump_python(request, mode="json"),
+            "request": adapter(ApprovalRequest).dump_python(request, mode="json"),
         }
         for number, request in _changed(before.requests, after.requests)
     ]
     given = [
-        {**this, "number": number, "given": _GRANT.dump_python(grant, mode="json")}
+        {**this, "number": number, "given": adapter(Grant).dump_python(grant, mode="json")}
         for number, grant in _changed(before.grants, after.grants)
     ]
     for statement, rows in ((_SAVE_REQUESTS, requests), (_SAVE_GRANTS, given)):

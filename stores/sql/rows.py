@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pydantic import TypeAdapter
-
+from adk_worker.adapters import adapter
 from adk_worker.errors import InvalidNameError
 from adk_worker.events import Event
 from adk_worker.idempotency import Claim, ClaimState, Decision
 from adk_worker.lease import QUEUE, RunLease
-from adk_worker.ledger.booking import LEDGER, Ledger
+from adk_worker.ledger.booking import Ledger
 from adk_worker.messages import Usage
 from adk_worker.names import check_name
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.runs import Run, RunStatus
 from adk_worker.transitions.leases import Holding, LeaseState
 from adk_worker.transitions.runs import Attention, Phase, State
-
-_DECISIONS: Final = TypeAdapter(tuple[Decision, ...])
 
 HIGHEST: Final = 2**63 - 1
 """The highest number that a column holds."""
@@ -128,13 +125,13 @@ def run_of(row: Columns, state: State | None = None, **changed: Any) -> Run:
 
 def ledger_of(row: Columns) -> Ledger:
     """The ledger in a row of ``adk_runs``."""
-    ledger: Ledger = LEDGER.validate_python(row["ledger"])
+    ledger: Ledger = adapter(Ledger).validate_python(row["ledger"])
     return ledger
 
 
 def ledger_column(ledger: Ledger) -> Any:
     """The column of ``adk_runs`` that holds the ledger; what is as in a new one is left out."""
-    return LEDGER.dump_python(ledger, mode="json", exclude_defaults=True)
+    return adapter(Ledger).dump_python(ledger, mode="json", exclude_defaults=True)
 
 
 def event_of(row: Columns) -> Event:
@@ -159,7 +156,7 @@ def claim_of(row: Columns) -> Claim:
         former=tuple(row["former"]),
         late=tuple(ToolOutcome.model_validate(outcome) for outcome in row["late"]),
         max_in_flight=row["max_in_flight"],
-        decisions=_DECISIONS.validate_python(row["decisions"]),
+        decisions=adapter(tuple[Decision, ...]).validate_python(row["decisions"]),
     )
 
 
@@ -180,5 +177,5 @@ def claim_columns(claim: Claim) -> dict[str, Any]:
         "began_at": claim.began_at,
         "dead_seen_at": claim.dead_seen_at,
         "max_in_flight": claim.max_in_flight,
-        "decisions": _DECISIONS.dump_python(claim.decisions, mode="json"),
+        "decisions": adapter(tuple[Decision, ...]).dump_python(claim.decisions, mode="json"),
     }

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adk_worker.actors import Actor
+from adk_worker.adapters import adapter
 from adk_worker.errors import BudgetError
 from adk_worker.ledger import booking
 from adk_worker.ledger.accounts import CHANGES_KEPT, Account
 from adk_worker.ledger.amounts import HIGHEST, Amount, Budget, BudgetChange, Kind, Unaccounted, in_units
-from adk_worker.ledger.booking import LEDGER, Charge, Closed, Ledger, Refusal, Reservation, Scope
+from adk_worker.ledger.booking import Charge, Closed, Ledger, Refusal, Reservation, Scope
 
 ASKED = Reservation(1, 7, Amount(100, 10), on_account=True)
 
@@ -174,5 +175,5 @@ def test_a_ledger_is_read_as_it_was_written():
         refused=Refusal(Scope.TENANT, Kind.COST, 1, 2, 3, 4, Amount(5, 6)),
     )
 
-    assert LEDGER.validate_json(LEDGER.dump_json(full, exclude_defaults=True)) == full
-    assert LEDGER.dump_python(Ledger(), mode="json", exclude_defaults=True) == {}
+    assert adapter(Ledger).validate_json(adapter(Ledger).dump_json(full, exclude_defaults=True)) == full
+    assert adapter(Ledger).dump_python(Ledger(), mode="json", exclude_defaults=True) == {}

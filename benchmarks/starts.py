@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import median
 
 from stores.sql import migrate
+from tests.integration.given import given
 
 _PYTHON = [sys.executable]
 _ADK = [*_PYTHON, "-m", "adk_worker.cli"]
@@ -30,7 +31,7 @@ _PROGRAMS = {
     "`python -c 'import pydantic_settings'`": [*_PYTHON, "-c", "import pydantic_settings"],
     "`python -c 'import sqlalchemy'`": [*_PYTHON, "-c", "import sqlalchemy"],
     "`adk --help`": [*_ADK, "--help"],
-    "`adk inspect`, on SQLite": _INSPECT,
+    "`adk inspect` of a run in which a call is undecided, on SQLite": _INSPECT,
     "`adk list`, on SQLite": [*_ADK, "list"],
 }
 
@@ -43,6 +44,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store_url = f"sqlite:///{folder}/runs.db"
         migrate.upgrade(store_url)
+        given("undecided", store_url)
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path.cwd()), "ADK_STORE_URL": store_url}
         taken: dict[str, list[tuple[float, float]]] = {name: [] for name in _PROGRAMS}
         for _ in range(rounds):

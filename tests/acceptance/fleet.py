@@ -100,15 +100,15 @@ class Process:
         return psutil.Process(self.pid).children(recursive=True)
 
     def kill(self) -> None:
-        """SIGKILL to it and, at the same moment as far as that goes, to all below it; and wait until they are gone."""
+        """SIGKILL to it and, at the same moment as far as that goes, to all below it; and wait until they are dead."""
         if self._process.poll() is not None:
             return
         victims = [psutil.Process(self.pid), *self.children()]
         for victim in victims:
             with _gone_already():
                 victim.kill()
-        psutil.wait_procs(victims[1:], timeout=PATIENCE)
         self._process.wait(PATIENCE)
+        wait_until(lambda: all(map(_dead, victims[1:])), within=PATIENCE, what=f"all of {self.name} to be dead")
 
     def pause(self) -> None:
         """SIGSTOP to it and all below it."""
@@ -130,6 +130,15 @@ class Process:
                 self.kill()
                 raise AssertionError(f"{self.name} does not end on SIGTERM:\n{self.log()[-4000:]}") from None
         return self._process.wait()
+
+
+def _dead(process: psutil.Process) -> bool:
+    """Whether it runs nothing any more. Its number may stay taken for seconds, until whoever adopted it takes note."""
+    try:
+        zombie = process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
+        return zombie or not process.is_running()
+    except psutil.NoSuchProcess:
+        return True
 
 
 @contextmanager

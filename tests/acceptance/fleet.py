@@ -334,7 +334,11 @@ class FleetUnderTest:
 
         def resting() -> Run | None:
             run = self.run(run_id)
-            return run if run.status.resting else None
+            if run.status.resting:
+                return run
+            # What a superseded worker has overwritten may never rest.
+            self.nobody_wrote_after_being_superseded(run_id)
+            return None
 
         return wait_until(resting, within=self.patience, what=f"{run_id} to rest\n{self.logs()}")
 

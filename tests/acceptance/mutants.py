@@ -34,7 +34,8 @@ class Mutant:
         """
         root = folder / self.name
         for name in _COPIED:
-            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+            # With what is compiled: a copy keeps its times, by which Python tells what is still good.
+            shutil.copytree(ROOT / name, root / name)
         for change in self.changes:
             file = root / change.path
             text = file.read_text()

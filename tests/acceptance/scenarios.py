@@ -220,9 +220,12 @@ def committing_past_its_lease(fleet: FleetUnderTest, *, pool: str, store: Proxy,
     held = fleet.travel.hold("book", run_id=run_id, at="before_answer")
     # It waits for its answer however long the heir takes.
     silent = {"ADK_SOCKET_TIMEOUT": str(4 * fleet.patience)}
-    fleet.worker("late", pool=pool, ADK_STORE_URL=store.url(fleet.store_url), **silent)
+    fleet.worker("late", pool=pool, slots=1, ADK_STORE_URL=store.url(fleet.store_url), **silent)
     fleet.submit(run_id, agent="blind")
     held.wait(within=fleet.patience)
+    # Whatever else it would take in advance would wait for its store, and so would the heir for the next copy of it.
+    fleet.submit(f"{run_id}-reserved")
+    wait_until(lambda: fleet.backlog() == 0, within=fleet.patience, what="the message to be reserved")
     fleet.worker("heir", pool=pool)
     commit = store.hold_request(to=locking(run_id))
     held.release(then="go_on")
@@ -234,7 +237,7 @@ def committing_past_its_lease(fleet: FleetUnderTest, *, pool: str, store: Proxy,
     store.resume()
     commit.release()
     wait_until(lambda: fleet.run(run_id).status is not RunStatus.PARKED, within=fleet.patience, what="it to be healed")
-    fleet.done_once(run_id)
+    fleet.done_once(run_id, f"{run_id}-reserved")
 
 
 def slow_to_commit_its_hand_over(
@@ -260,7 +263,9 @@ def slow_to_commit_its_hand_over(
     stalled.wait(within=fleet.patience)
     fleet.submit(f"{run_id}-canary")
     fleet.rests(f"{run_id}-canary")
+    early = fleet.printed(f"event=step_duplicate tenant=acme run_id={run_id} ")
     stalled.release()
+    assert not early, f"{run_id}'s message came before its commit\n{fleet.logs()}"
     fleet.done_once(run_id, f"{run_id}-canary", f"{run_id}-reserved")
     assert not fleet.printed("step_duplicate"), fleet.logs()
 

@@ -22,6 +22,7 @@ def main() -> int:
     own = parser.add_argument_group("bounds of one's own")
     for bound in ("faults", "acts", "workers", "calls"):
         own.add_argument(f"--{bound}", type=int)
+    own.add_argument("--asks", action="store_const", const=True, help="calls have to be approved")
     own.add_argument("--probe", choices=[probe.value for probe in Probe])
     own.add_argument("--kinds", nargs="+", choices=[fault.name.lower() for fault in Fault], help="faults let loose")
     asked = parser.parse_args()
@@ -38,7 +39,7 @@ def main() -> int:
 
 
 def _own(asked: argparse.Namespace) -> Bounds | None:
-    said = {name: getattr(asked, name) for name in ("faults", "acts", "workers", "calls")}
+    said = {name: getattr(asked, name) for name in ("faults", "acts", "workers", "calls", "asks")}
     said["probe"] = None if asked.probe is None else Probe(asked.probe)
     said["kinds"] = None if asked.kinds is None else frozenset(Fault[name.upper()] for name in asked.kinds)
     said = {name: value for name, value in said.items() if value is not None}

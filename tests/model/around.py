@@ -1,4 +1,4 @@
-"""What happens around the workers: messages, time, the reaper, the far side, and people."""
+"""What happens around the workers: messages, time, the reaper, and the far side."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 from adk_worker.transitions.leases import Holding
-from adk_worker.transitions.runs import Phase, Verdict
+from adk_worker.transitions.runs import Verdict
 from tests.model.bounds import Bounds, Fault
 from tests.model.store import IN_FLIGHT_WAIT, Store
-from tests.model.worker import Move, published, put, said, taken
-from tests.model.world import FAILED, HAPPENED, IDLE, NOTHING, At, Impossible, Trying, Violation, Worker, World
+from tests.model.worker import Move, published, publishing, put, said, taken
+from tests.model.world import FAILED, HAPPENED, IDLE, At, Impossible, Trying, Violation, Worker, World
+
+OVER = "the time to answer is over"
 
 
 class Broker:
@@ -19,6 +21,7 @@ class Broker:
 
     def __init__(self, store: Store, bounds: Bounds) -> None:
         self._store = store
+        self._asks = bounds.asks
         self._kinds = bounds.kinds
 
     def moves(self, world: World) -> Iterator[Move]:
@@ -43,7 +46,7 @@ class Broker:
                 raise Violation(f"a message carries ticket {ticket}, which the store has not given yet")
             after, verdict = self._store.take(world, ticket)
         if verdict is Verdict.DONE:
-            after = put(after, IDLE, taken(after, self._store))
+            after = put(after, IDLE, taken(after, self._store, asks=self._asks))
         return Move(f"ticket {ticket} is presented{'' if verdict is Verdict.DONE else f' → {verdict.value}'}", after)
 
 
@@ -60,6 +63,7 @@ class Time:
         if self._bounds.reaper:
             yield from self.lapses(world)
             yield from self.sweeps(world)
+            yield from self.expiries(world)
 
     def ages(self, world: World) -> Iterator[Move]:
         """A late write is made, or never will be; the far side's promise comes true."""
@@ -103,6 +107,16 @@ class Time:
             ticket = self._store.rows[after.row].lease.fence
             after, label = published(after, ticket), f"{label}, and publishes ticket {ticket}"
         yield Move(label, after)
+
+    def expiries(self, world: World) -> Iterator[Move]:
+        """The time to answer is over; the reaper denies what nobody has answered."""
+        over = self._store.asked.over(world.asked)
+        if over != world.asked:
+            yield Move(OVER, world._replace(asked=over))
+        with Trying("system:timeout denies"):
+            after, ticket = self._store.expire(world)
+        if after != world:
+            yield Move(f"system:timeout denies{publishing(ticket)}", published(after, ticket))
 
     def _late(self, world: World) -> Iterator[Move]:
         if world.late is None:
@@ -174,59 +188,6 @@ class FarSide:
                     done = done._replace(at=At.INTEND if call is None else self._known)
                 after = put(after, worker, done)
         return Move(f"the request of {fence} arrives{', and is refused' if refused else ''}", after)
-
-
-class People:
-    """What people do about a run."""
-
-    def __init__(self, store: Store, bounds: Bounds) -> None:
-        self._store = store
-        self._insists = (False, True) if bounds.insists else (False,)
-
-    def moves(self, world: World) -> Iterator[Move]:
-        """What somebody may do next."""
-        if world.terminal:
-            after, _ = self._store.apply(world, ("release", world.terminal))
-            yield Move("the terminal lets the lease go", after._replace(terminal=0))
-        if not world.acts:
-            return
-        world = world._replace(acts=world.acts - 1)
-        row = self._store.rows[world.row]
-        with Trying("a person cancels the run"):
-            after, verdict = self._store.cancel(world)
-        if verdict in {Verdict.DONE, Verdict.CANCELLED}:
-            yield Move("a person cancels the run", after)
-        if row.phase in {Phase.PARKED, Phase.FAILED}:
-            with Trying("a person queues the run again"):
-                after, verdict = self._store.requeue(world)
-            if verdict is Verdict.DONE:
-                ticket = self._store.rows[after.row].lease.fence
-                yield Move(f"a person queues the run again, ticket {ticket}", published(after, ticket))
-            after, granted = self._store.acquire(world)
-            if granted:
-                fence = self._store.rows[after.row].lease.fence
-                yield Move(f"somebody at a terminal takes the lease, fence {fence}", after._replace(terminal=fence))
-        yield from self._decides(world)
-
-    def _decides(self, world: World) -> Iterator[Move]:
-        """A person looks at the far side, and says what they see, at whatever moment that is (I8)."""
-        for number, call in enumerate(world.calls):
-            if call is None or call.decided:
-                continue
-            outcome = HAPPENED if world.effects[number] else NOTHING
-            what = "happened" if world.effects[number] else "never ran"
-            for insists in self._insists if outcome == NOTHING else (False,):
-                label = f"a person says that call {number} {what}{', and that nothing is under way' if insists else ''}"
-                with Trying(label):
-                    after, verdict = self._store.decide(
-                        world, number, outcome, dead=call.owner in world.dead, insists=insists
-                    )
-                if verdict is Verdict.REFUSED and after == world:
-                    continue
-                row = self._store.rows[after.row]
-                if verdict is Verdict.DONE and row.phase is Phase.LIVE:
-                    after = published(after, row.lease.fence)
-                yield Move(f"{label}{' → refused' if verdict is Verdict.REFUSED else ''}", after)
 
 
 def _waits_for(worker: Worker, request: tuple[int, int]) -> bool:

@@ -53,6 +53,8 @@ class Bounds:
     insists: bool = False
     """Whether people also say that a call never ran where nobody knows, with --owner-may-live: what it then does twice
     is their doing."""
+    asks: bool = False
+    """Whether each call has to be approved: two people answer as they like, or nobody does in time."""
     probe: Probe = Probe.NONE
     kinds: frozenset[Fault] = frozenset(Fault)
     apart: bool = False
@@ -62,7 +64,7 @@ class Bounds:
 
     def __str__(self) -> str:
         kinds = "any kind" if self.kinds == frozenset(Fault) else ", ".join(sorted(kind.name for kind in self.kinds))
-        who = f"{self.acts} acts of people{' who insist' if self.insists else ''}"
+        who = f"{self.acts} acts of people{' who insist' if self.insists else ''}{', approvals' if self.asks else ''}"
         return (
             f"{self.workers} workers, {self.calls} calls, {self.faults} faults ({kinds}), {who}, "
             f"probe {self.probe.value}{', outcomes apart' if self.apart else ''}{'' if self.reaper else ', no reaper'}"
@@ -71,6 +73,9 @@ class Bounds:
 
 _HARD = frozenset({Fault.CRASH, Fault.LAPSE, Fault.TIMEOUT, Fault.CHECKPOINT})
 """What decides about calls and frontiers; messages and answers are left in peace."""
+
+_PASSING = frozenset({Fault.CRASH, Fault.LAPSE, Fault.NO_ANSWER})
+"""What decides about who carries a run on."""
 
 TESTED: dict[str, tuple[Bounds, int]] = {
     "nothing goes wrong, and nobody reaps": (Bounds(faults=0, reaper=False), 10),
@@ -82,6 +87,10 @@ TESTED: dict[str, tuple[Bounds, int]] = {
     "a far side that sees what has arrived": (Bounds(probe=Probe.SEEN, kinds=_HARD), 66870),
     "outcomes that are recorded apart, and people": (Bounds(faults=1, acts=1, apart=True), 9386),
     "a far side that sees, and people": (Bounds(faults=1, acts=1, probe=Probe.SEEN), 11530),
+    "approvals, and any fault": (Bounds(faults=1, asks=True), 16125),
+    "approvals, and people who cancel": (Bounds(faults=1, acts=1, asks=True, kinds=_PASSING), 54720),
+    "approvals in two iterations": (Bounds(faults=0, calls=2, asks=True), 8630),
+    "approvals, and a far side that refuses": (Bounds(faults=1, asks=True, probe=Probe.FENCING), 18073),
     "people who insist": (Bounds(faults=1, acts=2, insists=True, kinds=_HARD), 35600),
 }
 """Bounds that every run of the tests goes through, with the number of states that each reaches."""
@@ -94,5 +103,7 @@ LARGER: dict[str, tuple[Bounds, int]] = {
         664086,
     ),
     "two iterations, and a far side that sees": (Bounds(calls=2, probe=Probe.SEEN, kinds=_HARD), 726246),
+    "approvals, and any fault, and people": (Bounds(faults=1, acts=1, asks=True), 74217),
+    "approvals, and any two that pass": (Bounds(asks=True, kinds=_PASSING), 226796),
 }
 """Bounds for ``python -m tests.model``: some minutes, and up to four gigabytes."""

@@ -79,6 +79,7 @@ class Continuation:
         yield from parts.broker.moves(world)
         yield from parts.time.sweeps(world)
         yield from parts.time.lapses(world)
+        yield from parts.time.expiries(world)
 
     @staticmethod
     def _swept(move: Move, *, swept: bool) -> bool:

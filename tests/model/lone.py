@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from adk_worker.errors import ClaimOwnerError
 from adk_worker.idempotency import Intent
+from tests.model.claims import call_of, claim_of, digest_of, key_of, outcome_of
 from tests.model.rules import Rules
 from tests.model.search import Found
-from tests.model.store import call_of, claim_of, key_of, outcome_of
 from tests.model.world import FAILED, HAPPENED, NOTHING, Call
 
 DEAD = 1
@@ -102,7 +102,7 @@ def _moves(  # noqa: C901 - a case for each place
         case Place.PLAN:
             yield Place.DONE, call, effects
         case Place.BEGIN:
-            intent = Intent(key_of(0), "digest")
+            intent = Intent(key_of(0), digest_of(0))
             begun = call_of(rules.begin_claim(stored, intent, tenant="acme", owner=str(owner), now=0.0), call)
             mine = begun.outcome == NOTHING and begun.owner == owner
             yield (Place.CALL if mine else Place.PLAN), begun, effects

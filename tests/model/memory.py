@@ -7,16 +7,17 @@ from contextlib import suppress
 from dataclasses import replace
 
 from adk_worker.actors import Actor
-from adk_worker.checkpoint import Checkpoint, encode_checkpoint
 from adk_worker.errors import AdkError
 from adk_worker.idempotency import Intent
 from adk_worker.lease import RunLease
-from adk_worker.memory import MemoryData, claims, journal, memory_stores
-from adk_worker.runs import Boundary, NewRun
+from adk_worker.memory import MemoryData, asked, claims, journal, memory_stores
+from adk_worker.runs import NewRun
 from adk_worker.settling.settlement import Settlement
 from adk_worker.transitions.runs import Attention, Reason
-from tests.model.store import IN_FLIGHT_WAIT, WAIT, Store, call_of, claim_of, key_of, outcome_of
-from tests.model.world import NOTHING, Call, World
+from tests.model.asked import answer_of, boundary_of, name_of
+from tests.model.claims import TOOL, call_of, claim_of, digest_of, key_of, outcome_of
+from tests.model.store import IN_FLIGHT_WAIT, WAIT, Store
+from tests.model.world import FAILED, HAPPENED, NOTHING, Call, World
 
 RUN = ("acme", "run")
 
@@ -26,39 +27,43 @@ class Recorder(Store):
 
     def __init__(self, rules, *, max_crashes):
         super().__init__(rules, max_crashes=max_crashes)
-        self.asked: list[tuple] = []
+        self.orders: list[tuple] = []
 
     def apply(self, world, op):
-        self.asked.append(op)
+        self.orders.append(op)
         return super().apply(world, op)
 
     def take(self, world, ticket):
-        self.asked.append(("take", ticket, self.rows[world.row].lease.fence + 1))
+        self.orders.append(("take", ticket, self.rows[world.row].lease.fence + 1))
         return super().take(world, ticket)
 
     def renew(self, world, fence):
-        self.asked.append(("renew", fence))
+        self.orders.append(("renew", fence))
         return super().renew(world, fence)
 
     def reap(self, world, *, known_dead=False):
         holder = str(self.rows[world.row].lease.fence)
-        self.asked.append(("bury", holder) if known_dead else ("reap",))
+        self.orders.append(("bury", holder) if known_dead else ("reap",))
         return super().reap(world, known_dead=known_dead)
 
     def requeue(self, world):
-        self.asked.append(("requeue",))
+        self.orders.append(("requeue",))
         return super().requeue(world)
 
     def cancel(self, world):
-        self.asked.append(("cancel",))
+        self.orders.append(("cancel",))
         return super().cancel(world)
 
+    def expire(self, world):
+        self.orders.append(("expire",))
+        return super().expire(world)
+
     def acquire(self, world):
-        self.asked.append(("acquire", self.rows[world.row].lease.fence + 1))
+        self.orders.append(("acquire", self.rows[world.row].lease.fence + 1))
         return super().acquire(world)
 
     def decide(self, world, number, outcome, *, dead, insists):
-        self.asked.append(("decide", world.calls[number], number, outcome, dead, insists))
+        self.orders.append(("decide", world.calls[number], number, outcome, dead, insists))
         return super().decide(world, number, outcome, dead=dead, insists=insists)
 
 
@@ -85,6 +90,16 @@ class Memory:
         """The lease that stands lapses."""
         lease = self._data.lease(RUN)
         self._data.leases[RUN] = replace(lease, expires_at=0.0)
+
+    def over(self):
+        """The time to answer what was asked is over."""
+        stood = asked.load(self._data, RUN)
+        late = tuple(replace(one, expires_at=0.0) if one.pending else one for one in stood.requests)
+        asked.save(self._data, RUN, replace(stood, requests=late))
+
+    def approvals(self):
+        """What people were asked, and what they said."""
+        return asked.load(self._data, RUN)
 
     def state(self):
         """The run's row, in which the backoff's count is what the model keeps of it."""
@@ -117,21 +132,21 @@ class Memory:
     async def _acquire(self, holder):
         await self._stores.leases.acquire("run", tenant="acme", holder=str(holder), ttl_seconds=WAIT)
 
-    async def _begin(self, fence, number, seen, ahead):
-        intent = Intent(key_of(number), "digest", take_over=str(seen) if seen else None)
+    async def _begin(self, fence, number, seen, ahead, request):
+        intent = Intent(
+            key_of(number),
+            digest_of(number),
+            TOOL,
+            take_over=str(seen) if seen else None,
+            permit=name_of(request) if request else None,
+        )
         await self._stores.runs.begin(self._under(fence), [intent], owner=str(fence), ahead=ahead)
 
-    async def _commit(self, fence, sequence, stage, then, stored, number, outcome):
-        frontier = Checkpoint(
-            tenant="acme", run_id="run", agent="booking", revision="r1", sequence=sequence, iteration=stage
-        )
-        owned = claim_of(number, Call(fence))
-        boundary = Boundary(
-            frontier,
-            encode_checkpoint(frontier) if stored else None,
-            then,
-            settled=() if outcome == NOTHING else [(owned, outcome_of(outcome))],
-        )
+    async def _commit(self, fence, sequence, stage, then, stored, told):
+        boundary = boundary_of(sequence, stage, then, told, stored=stored)
+        if told.outcome in {FAILED, HAPPENED}:
+            owned = claim_of(told.number, Call(fence))
+            boundary = replace(boundary, settled=[(owned, outcome_of(told.outcome))])
         await self._stores.runs.commit(self._under(fence), boundary, policy=self._policy)
 
     async def _park(self, fence, number, seen):
@@ -164,6 +179,13 @@ class Memory:
 
     async def _record(self, fence, number, outcome):
         await self._stores.idempotency.record(claim_of(number, Call(fence)), outcome_of(outcome))
+
+    async def _answer(self, who, request, approves):
+        given = answer_of(who, request, approved=approves)
+        await self._stores.runs.answer("run", given, tenant="acme", by=Actor(who), policy=self._policy)
+
+    async def _expire(self):
+        await self._stores.runs.expire(policy=self._policy, limit=10)
 
     async def _reap(self):
         await self._stores.runs.claim_lapsed(policy=self._policy, limit=10, count_crashes=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from adk_worker.transitions.runs import Phase
-from tests.model.around import Broker, FarSide, People, Time
+from tests.model.around import Broker, FarSide, Time
 from tests.model.bounds import Bounds
+from tests.model.claims import key_of
+from tests.model.people import People
 from tests.model.rules import Rules
-from tests.model.store import NOW, Store, key_of
+from tests.model.store import ALL_IN, NOW, Store
 from tests.model.worker import Move, Workers
 from tests.model.world import FAILED, HAPPENED, IDLE, Ghost, Violation, World
 
@@ -39,7 +41,7 @@ class Protocol:
             messages=(fence,),
             faults=bounds.faults,
             acts=bounds.acts,
-            ghost=Ghost(top=fence),
+            ghost=Ghost(top=fence, said=(None,) * bounds.calls),
         )
 
     def after(self, world: World) -> Iterator[Move]:
@@ -58,8 +60,11 @@ class Protocol:
         yield from self.people.moves(world)
 
     def at_rest(self, world: World) -> bool:
-        """Whether nothing has to advance the run any more: it has ended, or waits for somebody."""
-        return self.store.rows[world.row].phase is not Phase.LIVE
+        """Whether nothing has to advance the run any more: it has ended, or waits for somebody.
+
+        One that waits for an approval goes on without it, once the time to answer is over.
+        """
+        return self.store.rows[world.row].phase not in {Phase.LIVE, Phase.WAITING_APPROVAL}
 
     def check_end(self, world: World, moves: int) -> None:
         """Where nothing can happen any more, the run has to be at rest.
@@ -77,6 +82,11 @@ class Protocol:
         row = self.store.rows[world.row]
         if row.lease.fence < world.ghost.top:
             raise Violation(f"the fence fell from {world.ghost.top} to {row.lease.fence}")
+        waits, pending = row.phase is Phase.WAITING_APPROVAL, self.store.asked.kept[world.asked].pending
+        if waits and not pending:
+            raise Violation(ALL_IN)
+        if pending and not waits:
+            raise Violation("somebody is asked, and nothing waits for what they say")
         for number, call in enumerate(world.calls):
             if call is None or not call.decided:
                 continue

@@ -32,7 +32,7 @@ class Mutant:
 # --- F1: who may write ----------------------------------------------------------------------------------------------
 
 
-class _EqualIsEnough(State):
+class EqualIsEnough(State):
     """A state whose lease may be written under an equal fence, though it was given up."""
 
     __slots__ = ()
@@ -41,7 +41,7 @@ class _EqualIsEnough(State):
         return self.lease.fence == fence
 
 
-class _HeldIsEnough(State):
+class HeldIsEnough(State):
     """A state that may be written by whoever was given its lease once."""
 
     __slots__ = ()
@@ -50,7 +50,7 @@ class _HeldIsEnough(State):
         return self.phase is Phase.LIVE and self.lease.holding is Holding.WORKER and fence > 0
 
 
-def _submits(kind: type[State]) -> Rule:
+def submits(kind: type[State]) -> Rule:
     def submit(**fields: Any) -> State:
         state = run_transitions.submit(**fields)
         return kind(lease=state.lease)
@@ -76,7 +76,7 @@ def _release_frees(lease: LeaseState, *, fence: int, live: bool, at: StoreTime) 
 # --- L2: the fence ----------------------------------------------------------------------------------------------------
 
 
-def _keeps_the_fence(rule: Rule) -> Rule:
+def keeps_the_fence(rule: Rule) -> Rule:
     """The rule, but whoever has the lease next has it under the same fence."""
 
     def moved(state: State, **fields: Any) -> Moved:
@@ -162,7 +162,7 @@ def _heals_what_nobody_holds(state: State, **fields: Any) -> Moved:
 # --- P2: cancel -------------------------------------------------------------------------------------------------------
 
 
-def _deaf(rule: Rule) -> Rule:
+def deaf(rule: Rule) -> Rule:
     """The rule, but it does not look at the cancel's flag."""
 
     def moved(state: State, **fields: Any) -> Moved:
@@ -173,7 +173,7 @@ def _deaf(rule: Rule) -> Rule:
 
 
 def _deaf_to_the_queue(state: State, **fields: Any) -> Moved:
-    rule = _deaf(run_transitions.reap) if state.lease.holding is Holding.QUEUE else run_transitions.reap
+    rule = deaf(run_transitions.reap) if state.lease.holding is Holding.QUEUE else run_transitions.reap
     moved: Moved = rule(state, **fields)
     return moved
 
@@ -264,265 +264,253 @@ def _begins_what_ran_after_all(stored: Claim | None, intent: Intent, **fields: A
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 
-def _within(*kinds: Fault, **bounds: Any) -> Bounds:
+def within(*kinds: Fault, **bounds: Any) -> Bounds:
     return Bounds(kinds=frozenset(kinds), **{"faults": 1, **bounds})
 
 
-_RIGHT = "which had lost its lease or given it up"
-_TWICE = "has had its effect twice"
-_CANCEL = "a cancel was overlooked"
+RIGHT = "which had lost its lease or given it up"
+TWICE = "has had its effect twice"
+CANCEL = "a cancel was overlooked"
 _OLDER = "carried on from stage"
-_AGAIN = "given twice"
+AGAIN = "given twice"
 
 MUTANTS = (
     Mutant(
         "F1: still held",
-        Rules(submit=_submits(_EqualIsEnough)),
-        _within(Fault.NO_ANSWER, Fault.TIMEOUT, faults=2),
-        _RIGHT,
+        Rules(submit=submits(EqualIsEnough)),
+        within(Fault.NO_ANSWER, Fault.TIMEOUT, faults=2),
+        RIGHT,
     ),
-    Mutant("F1: an equal fence", Rules(submit=_submits(_HeldIsEnough)), _within(Fault.LAPSE), _RIGHT),
-    Mutant("L3: only the holder renews", Rules(renew=_renew_any), _within(Fault.LAPSE), "renewed a lease"),
+    Mutant("F1: an equal fence", Rules(submit=submits(HeldIsEnough)), within(Fault.LAPSE), RIGHT),
+    Mutant("L3: only the holder renews", Rules(renew=_renew_any), within(Fault.LAPSE), "renewed a lease"),
     Mutant(
         "L10: a release frees one's own",
         Rules(release=_release_any),
-        _within(Fault.LAPSE, Fault.LET_GO, faults=2),
+        within(Fault.LAPSE, Fault.LET_GO, faults=2),
         "gave up a lease",
     ),
-    Mutant("L2: a live run is never free", Rules(release=_release_frees), _within(Fault.LET_GO), "live run is free"),
-    Mutant(
-        "L2: a take raises the fence", Rules(take=_keeps_the_fence(run_transitions.take)), _within(faults=0), _AGAIN
-    ),
-    Mutant(
-        "L2: a hand-over raises it", Rules(commit=_keeps_the_fence(run_transitions.commit)), _within(faults=0), _AGAIN
-    ),
+    Mutant("L2: a live run is never free", Rules(release=_release_frees), within(Fault.LET_GO), "live run is free"),
+    Mutant("L2: a take raises the fence", Rules(take=keeps_the_fence(run_transitions.take)), within(faults=0), AGAIN),
+    Mutant("L2: a hand-over raises it", Rules(commit=keeps_the_fence(run_transitions.commit)), within(faults=0), AGAIN),
     Mutant(
         "L2: giving back raises it",
-        Rules(give_back=_keeps_the_fence(run_transitions.give_back)),
-        _within(Fault.DRAIN),
-        _AGAIN,
+        Rules(give_back=keeps_the_fence(run_transitions.give_back)),
+        within(Fault.DRAIN),
+        AGAIN,
     ),
-    Mutant(
-        "L2: the reaper raises it", Rules(reap=_keeps_the_fence(run_transitions.reap)), _within(Fault.LAPSE), _AGAIN
-    ),
+    Mutant("L2: the reaper raises it", Rules(reap=keeps_the_fence(run_transitions.reap)), within(Fault.LAPSE), AGAIN),
     Mutant(
         "L2: queueing again raises it",
-        Rules(requeue=_keeps_the_fence(run_transitions.requeue)),
-        _within(Fault.MODEL, acts=1),
-        _AGAIN,
+        Rules(requeue=keeps_the_fence(run_transitions.requeue)),
+        within(Fault.MODEL, acts=1),
+        AGAIN,
     ),
     Mutant(
         "L2: healing raises it",
-        Rules(heal=_keeps_the_fence(run_transitions.heal)),
-        _within(Fault.TIMEOUT, acts=1),
-        _AGAIN,
+        Rules(heal=keeps_the_fence(run_transitions.heal)),
+        within(Fault.TIMEOUT, acts=1),
+        AGAIN,
     ),
-    Mutant("L2: parking keeps the fence", Rules(park=_forgets_the_fence), _within(Fault.TIMEOUT), "fence fell"),
+    Mutant("L2: parking keeps the fence", Rules(park=_forgets_the_fence), within(Fault.TIMEOUT), "fence fell"),
     Mutant(
         "2: the same ticket on republishing",
         Rules(reap=_republishes_under_another_ticket),
-        _within(faults=0),
+        within(faults=0),
         "stranded: if no message comes before",
     ),
-    Mutant(
-        "2: the ticket alone takes", Rules(take=_takes_with_any_ticket), _within(Fault.COPY), "which is not the one"
-    ),
+    Mutant("2: the ticket alone takes", Rules(take=_takes_with_any_ticket), within(Fault.COPY), "which is not the one"),
     Mutant(
         "2: queued is in the queue's hands",
         Rules(requeue=_requeues_and_keeps_the_lapse),
-        _within(Fault.MODEL, acts=1),
+        within(Fault.MODEL, acts=1),
         "live run is free",
     ),
     Mutant(
-        "2: the reaper publishes what was lost", Rules(reap=_leaves_the_queue_alone), _within(Fault.LOSS), "stranded"
+        "2: the reaper publishes what was lost", Rules(reap=_leaves_the_queue_alone), within(Fault.LOSS), "stranded"
     ),
-    Mutant("2: the reaper finds the dead", Rules(reap=_leaves_the_dead_alone), _within(Fault.CRASH), "stranded"),
+    Mutant("2: the reaper finds the dead", Rules(reap=_leaves_the_dead_alone), within(Fault.CRASH), "stranded"),
     Mutant(
-        "2: deaths are counted", Rules(reap=_counts_no_crash), _within(faults=0), "stranded: if whoever takes the run"
+        "2: deaths are counted", Rules(reap=_counts_no_crash), within(faults=0), "stranded: if whoever takes the run"
     ),
-    Mutant("2: publish after the commit", Rules(commit_before_publish=False), _within(faults=0), "has not given yet"),
+    Mutant("2: publish after the commit", Rules(commit_before_publish=False), within(faults=0), "has not given yet"),
     Mutant(
         "C3: the mark in begin",
         Rules(begin=_begins_without_a_mark),
-        _within(Fault.CHECKPOINT, Fault.CRASH, faults=2),
+        within(Fault.CHECKPOINT, Fault.CRASH, faults=2),
         _OLDER,
     ),
     Mutant(
         "C3: a tombstone marks",
         Rules(commit=_tombstones_without_a_mark),
-        _within(Fault.CHECKPOINT, Fault.CRASH, faults=2),
+        within(Fault.CHECKPOINT, Fault.CRASH, faults=2),
         _OLDER,
     ),
     Mutant(
         "C3: the reaper parks a marked run",
         Rules(reap=_without_the_mark(run_transitions.reap)),
-        _within(Fault.CHECKPOINT, Fault.CRASH, faults=2),
+        within(Fault.CHECKPOINT, Fault.CRASH, faults=2),
         "stranded",
     ),
     Mutant(
         "C3: nor is it taken",
         Rules(reap=_without_the_mark(run_transitions.reap), take=_TAKES_MARKED),
-        _within(Fault.CHECKPOINT, Fault.CRASH, faults=2),
+        within(Fault.CHECKPOINT, Fault.CRASH, faults=2),
         _OLDER,
     ),
     Mutant(
         "C3: nor given back and taken",
         Rules(give_back=_without_the_mark(run_transitions.give_back), take=_TAKES_MARKED),
-        _within(Fault.CHECKPOINT, Fault.DRAIN, faults=2),
+        within(Fault.CHECKPOINT, Fault.DRAIN, faults=2),
         _OLDER,
     ),
     Mutant(
         "C3: nor queued again and taken",
         Rules(requeue=_without_the_mark(run_transitions.requeue), take=_TAKES_MARKED),
-        _within(Fault.CHECKPOINT, Fault.DRAIN, faults=2, acts=1),
+        within(Fault.CHECKPOINT, Fault.DRAIN, faults=2, acts=1),
         _OLDER,
     ),
     Mutant(
         "C3: nor left with a decided call",
         Rules(heal=_heals_no_marked_run),
-        _within(Fault.CHECKPOINT, Fault.TIMEOUT, faults=2, acts=1),
+        within(Fault.CHECKPOINT, Fault.TIMEOUT, faults=2, acts=1),
         "which is decided",
     ),
     Mutant(
         "F4, I5: a park looks at the claims again",
         Rules(still_undecided=_parks_without_looking_at_the_claims),
-        _within(Fault.TIMEOUT, Fault.LAPSE),
+        within(Fault.TIMEOUT, Fault.LAPSE),
         "which is decided",
     ),
-    Mutant("F4: a late outcome heals", Rules(heal=_heals_nothing), _within(Fault.LAPSE), "which is decided"),
+    Mutant("F4: a late outcome heals", Rules(heal=_heals_nothing), within(Fault.LAPSE), "which is decided"),
     Mutant(
         "F4: whoever holds the run",
         Rules(heal=_heals_what_nobody_holds),
-        _within(Fault.LAPSE, acts=1),
+        within(Fault.LAPSE, acts=1),
         "which is decided",
     ),
     Mutant(
-        "F4: evidence asks for no lease", Rules(record_without_lease=False), _within(Fault.LAPSE), "is not on record"
+        "F4: evidence asks for no lease", Rules(record_without_lease=False), within(Fault.LAPSE), "is not on record"
     ),
     Mutant(
         "F4: a former owner's too",
         Rules(record=_only_the_owner_records),
-        _within(Fault.LAPSE, Fault.CRASH, probe=Probe.FENCING),
+        within(Fault.LAPSE, Fault.CRASH, probe=Probe.FENCING),
         "was refused to",
     ),
     Mutant(
         "F4: and settles nothing",
         Rules(record=_former_owners_settle),
-        _within(Fault.LAPSE, probe=Probe.FENCING),
+        within(Fault.LAPSE, probe=Probe.FENCING),
         "on record",
     ),
     Mutant(
-        "F4: and overwrites nothing", Rules(record=_overwrites), _within(Fault.LAPSE, probe=Probe.FENCING), "on record"
+        "F4: and overwrites nothing", Rules(record=_overwrites), within(Fault.LAPSE, probe=Probe.FENCING), "on record"
     ),
     Mutant(
         "P2: take looks at the flag",
-        Rules(take=_deaf(run_transitions.take), reap=_deaf_to_the_queue),
-        _within(Fault.LET_GO, acts=1),
-        _CANCEL,
+        Rules(take=deaf(run_transitions.take), reap=_deaf_to_the_queue),
+        within(Fault.LET_GO, acts=1),
+        CANCEL,
     ),
-    Mutant(
-        "P2: begin looks at the flag", Rules(begin=_deaf(run_transitions.begin)), _within(faults=0, acts=1), _CANCEL
-    ),
+    Mutant("P2: begin looks at the flag", Rules(begin=deaf(run_transitions.begin)), within(faults=0, acts=1), CANCEL),
     Mutant(
         "P2: a boundary looks at the flag",
-        Rules(commit=_deaf(run_transitions.commit)),
-        _within(faults=0, acts=1),
-        _CANCEL,
+        Rules(commit=deaf(run_transitions.commit)),
+        within(faults=0, acts=1),
+        CANCEL,
     ),
     Mutant(
-        "P2: a park looks at the flag", Rules(park=_deaf(run_transitions.park)), _within(Fault.TIMEOUT, acts=1), _CANCEL
+        "P2: a park looks at the flag", Rules(park=deaf(run_transitions.park)), within(Fault.TIMEOUT, acts=1), CANCEL
     ),
     Mutant(
         "P2: a failure looks at the flag",
-        Rules(fail=_deaf(run_transitions.fail)),
-        _within(Fault.MODEL, acts=1),
-        _CANCEL,
+        Rules(fail=deaf(run_transitions.fail)),
+        within(Fault.MODEL, acts=1),
+        CANCEL,
     ),
     Mutant(
         "P2: giving back looks at the flag",
-        Rules(give_back=_deaf(run_transitions.give_back)),
-        _within(Fault.DRAIN, acts=1),
-        _CANCEL,
+        Rules(give_back=deaf(run_transitions.give_back)),
+        within(Fault.DRAIN, acts=1),
+        CANCEL,
     ),
-    Mutant(
-        "P2: a reap looks at the flag", Rules(reap=_deaf(run_transitions.reap)), _within(Fault.CRASH, acts=1), _CANCEL
-    ),
+    Mutant("P2: a reap looks at the flag", Rules(reap=deaf(run_transitions.reap)), within(Fault.CRASH, acts=1), CANCEL),
     Mutant(
         "P2: a resting run ends at once",
         Rules(cancel=_cancels_at_the_next_write),
-        _within(Fault.TIMEOUT, acts=1),
+        within(Fault.TIMEOUT, acts=1),
         "a cancel was lost",
     ),
-    Mutant("F5: a commit is repeated once", Rules(commit=_commits_again), _within(Fault.NO_ANSWER), "that cannot be"),
-    Mutant("F5: by its fence too", Rules(commit=_knows_commits_by_sequence), _within(Fault.LAPSE), "and it has not"),
+    Mutant("F5: a commit is repeated once", Rules(commit=_commits_again), within(Fault.NO_ANSWER), "that cannot be"),
+    Mutant("F5: by its fence too", Rules(commit=_knows_commits_by_sequence), within(Fault.LAPSE), "and it has not"),
     Mutant(
-        "C5: one commit per sequence", Rules(commit=_commits_anything), _within(Fault.NO_ANSWER), "was committed behind"
+        "C5: one commit per sequence", Rules(commit=_commits_anything), within(Fault.NO_ANSWER), "was committed behind"
     ),
-    Mutant("I2: the intent before the effect", Rules(intent_before_effect=False), _within(Fault.CRASH), _TWICE),
+    Mutant("I2: the intent before the effect", Rules(intent_before_effect=False), within(Fault.CRASH), TWICE),
     Mutant(
         "I2: an outcome is never begun again",
         Rules(begin_claim=_begins_what_is_settled),
-        _within(Fault.LAPSE, probe=Probe.FENCING),
+        within(Fault.LAPSE, probe=Probe.FENCING),
         "begun again",
     ),
     Mutant(
         "I7: known dead",
         Rules(not_yet_permits=_whoever),
-        _within(Fault.LAPSE, probe=Probe.SEEN),
-        _TWICE,
+        within(Fault.LAPSE, probe=Probe.SEEN),
+        TWICE,
     ),
     Mutant(
         "I7: max_in_flight has passed",
         Rules(not_yet_permits=lambda *, dead_seen, **_: dead_seen),
-        _within(Fault.CRASH, probe=Probe.SEEN),
-        _TWICE,
+        within(Fault.CRASH, probe=Probe.SEEN),
+        TWICE,
     ),
     Mutant(
         "I7: dead before the probe was sent",
         Rules(death_before_probe=False),
-        _within(Fault.CRASH, probe=Probe.SEEN),
-        _TWICE,
+        within(Fault.CRASH, probe=Probe.SEEN),
+        TWICE,
     ),
     Mutant(
         "I11: superseded is no death",
         Rules(known_dead=lambda *, dead, superseded: dead or superseded),
-        _within(Fault.LAPSE, probe=Probe.SEEN),
-        _TWICE,
+        within(Fault.LAPSE, probe=Probe.SEEN),
+        TWICE,
     ),
     Mutant(
         "I8: never ran waits for the owner's death",
         Rules(decide=_takes_anybodys_word),
-        _within(Fault.TIMEOUT, acts=1),
-        _TWICE,
+        within(Fault.TIMEOUT, acts=1),
+        TWICE,
     ),
     Mutant(
         "I8: and for its request",
         Rules(decide=_waits_for_no_request),
-        _within(Fault.CRASH, acts=1),
-        _TWICE,
+        within(Fault.CRASH, acts=1),
+        TWICE,
     ),
     Mutant(
         "I8: a run that was parked on a call goes on once that is decided",
         Rules(settled=lambda state, **_: Moved(state)),
-        _within(Fault.TIMEOUT, acts=1),
+        within(Fault.TIMEOUT, acts=1),
         "which is decided",
     ),
     Mutant(
         "F4: a call that ran after all is not made again, whatever somebody has said",
         Rules(begin_claim=_begins_what_ran_after_all),
-        _within(Fault.TIMEOUT, acts=1, insists=True),
+        within(Fault.TIMEOUT, acts=1, insists=True),
         "begun again",
     ),
     Mutant(
         "I10: a call that timed out is unknown",
         Rules(timeout_is_unknown=False),
-        _within(Fault.TIMEOUT),
+        within(Fault.TIMEOUT),
         "did not happen, and it did",
     ),
     Mutant(
         "I7: never will is a promise",
         Rules(refuses_older_fences=False),
-        _within(Fault.LAPSE, probe=Probe.FENCING),
-        _TWICE,
+        within(Fault.LAPSE, probe=Probe.FENCING),
+        TWICE,
     ),
 )

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from adk_worker.approvals import asking
+from adk_worker.transitions import approvals as approval_transitions
 from adk_worker.transitions import claims as claim_transitions
 from adk_worker.transitions import leases as lease_transitions
 from adk_worker.transitions import runs as run_transitions
@@ -41,6 +43,7 @@ class Rules:
     give_back: Rule = run_transitions.give_back
     reap: Rule = run_transitions.reap
     requeue: Rule = run_transitions.requeue
+    answered: Rule = run_transitions.answered
     heal: Rule = run_transitions.heal
     cancel: Rule = run_transitions.cancel
     acquire: Rule = lease_transitions.acquire
@@ -56,6 +59,13 @@ class Rules:
     decide: Rule = settle_transitions.decide
     settled: Rule = settle_transitions.settled
 
+    bound: Rule = approval_transitions.bound
+    permit: Rule = approval_transitions.permit
+    answer: Rule = approval_transitions.answer
+    expire: Rule = approval_transitions.expire
+    withdraw: Rule = approval_transitions.withdraw
+    answers_to: Rule = asking.answers_to
+
     intent_before_effect: bool = True
     """I2"""
     commit_before_publish: bool = True
@@ -68,5 +78,11 @@ class Rules:
     """I7: after "never will", the far side refuses what was sent under an older fence."""
     timeout_is_unknown: bool = True
     """I10: the claim of a call that timed out stays in flight."""
+    asks_first: bool = True
+    """P1: before any call of a turn is dispatched."""
+    begins_permitted: bool = True
+    """P1: a worker begins no call that a person has to approve without naming what lets it."""
+    answers_while_waiting: bool = True
+    """P1: an answer counts while the run waits for it."""
     known_dead: Rule = _known_dead
     not_yet_permits: Rule = _not_yet_permits

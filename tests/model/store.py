@@ -11,13 +11,27 @@ from typing import Any
 
 from adk_worker.actors import Actor
 from adk_worker.errors import CallError, ClaimOwnerError
-from adk_worker.idempotency import BY_OWNER, Claim, ClaimState, Intent
-from adk_worker.outcomes import OutcomeKind, ToolOutcome
+from adk_worker.idempotency import Intent
 from adk_worker.settling.settlement import Settlement
 from adk_worker.transitions.leases import Holding, StoreTime
 from adk_worker.transitions.runs import Attention, FleetPolicy, Phase, Reason, State, Then, Verdict
+from tests.model.asked import ATTENTION, Asked, boundary_of, name_of, number_of
+from tests.model.claims import call_of, claim_of, digest_of, key_of, outcome_of
 from tests.model.rules import Rules
-from tests.model.world import FAILED, HAPPENED, NOTHING, Call, Ghost, Impossible, Op, Violation, World
+from tests.model.world import (
+    DENIED,
+    FAILED,
+    HAPPENED,
+    NOTHING,
+    Call,
+    Ghost,
+    Impossible,
+    Op,
+    Said,
+    Told,
+    Violation,
+    World,
+)
 
 NOW = StoreTime(0.0)
 WAIT = 1.0
@@ -25,56 +39,10 @@ WAIT = 1.0
 IN_FLIGHT_WAIT = 2.0
 """The wait of a run that is given back until requests of a dead owner are no longer under way."""
 
-_OUTCOMES = {
-    FAILED: ToolOutcome(kind=OutcomeKind.FAILED, content="it did not happen"),
-    HAPPENED: ToolOutcome(kind=OutcomeKind.RETURNED, content="it happened"),
-}
-_NUMBERS = {outcome.kind: number for number, outcome in _OUTCOMES.items()}
+ALL_IN = "the run waits for an answer, and all are in"
+
 _ACCEPTED = frozenset({Verdict.DONE, Verdict.CANCELLED, Verdict.PARKED})
 _RESTING = frozenset(Phase) - {Phase.LIVE}
-
-
-def key_of(call: int) -> str:
-    """The idempotency key of a call."""
-    return f"call-{call}"
-
-
-def outcome_of(number: int) -> ToolOutcome:
-    """An outcome as the tables see it."""
-    return _OUTCOMES[number]
-
-
-def claim_of(number: int, call: Call) -> Claim:
-    """The claim as the tables see it."""
-    settled = call.outcome != NOTHING
-    state = ClaimState.NEVER_RAN if call.never_ran else ClaimState.SETTLED if settled else ClaimState.IN_FLIGHT
-    return Claim(
-        "acme",
-        key_of(number),
-        str(call.owner),
-        "digest",
-        state,
-        outcome=_OUTCOMES[call.outcome] if settled else None,
-        settled_by=(BY_OWNER if call.by_owner else "somebody") if settled else None,
-        dead_seen_at=0.0 if call.dead_seen else None,
-        former=tuple(str(owner) for owner in call.former),
-        late=tuple(_OUTCOMES[outcome] for outcome in call.late),
-    )
-
-
-def call_of(claim: Claim, before: Call | None) -> Call:
-    """The claim as the model keeps it."""
-    dead_seen = claim.dead_seen_at is not None
-    return Call(
-        int(claim.owner),
-        NOTHING if claim.outcome is None else _NUMBERS[claim.outcome.kind],
-        claim.settled_by == BY_OWNER,
-        tuple(int(owner) for owner in claim.former),
-        dead_seen,
-        dead_seen and before is not None and before.quiet and before.owner == int(claim.owner),
-        tuple(_NUMBERS[outcome.kind] for outcome in claim.late),
-        claim.state is ClaimState.NEVER_RAN,
-    )
 
 
 class Store:
@@ -90,6 +58,7 @@ class Store:
             retry_backoff_max=WAIT,
             max_crashes=max_crashes,
         )
+        self.asked = Asked(rules)
         self.rows: list[State] = []
         self._numbers: dict[State, int] = {}
         self._asked: dict[tuple[Any, ...], Any] = {}
@@ -157,7 +126,7 @@ class Store:
         taken = self._given(world._replace(row=row))
         return taken._replace(ghost=taken.ghost._replace(right=fence)), verdict
 
-    def _begin(self, world: World, fence: int, number: int, seen: int, ahead: bool) -> tuple[World, Any]:
+    def _begin(self, world: World, fence: int, number: int, seen: int, ahead: bool, request: int) -> tuple[World, Any]:
         row, verdict = self._moved("begin", world.row, fence=fence, ahead=ahead)
         self._check_right(world, row, fence, verdict)
         if verdict is not Verdict.DONE:
@@ -165,7 +134,7 @@ class Store:
         stored = world.calls[number]
         asked = ("begin_claim", number, stored, fence, seen)
         if asked not in self._asked:
-            intent = Intent(key_of(number), "digest", take_over=str(seen) if seen else None)
+            intent = Intent(key_of(number), digest_of(number), take_over=str(seen) if seen else None)
             claim = self.rules.begin_claim(
                 None if stored is None else claim_of(number, stored),
                 intent,
@@ -178,10 +147,23 @@ class Store:
         call: Call = self._asked[asked]
         if stored is not None and stored.known != NOTHING and not call.decided:
             raise Violation(f"the outcome of call {number} was on record, and the call was begun again")
+        if request and call != stored:
+            intent = Intent(key_of(number), digest_of(number), permit=name_of(request))
+            permitted = self.asked.permit(world.asked, [intent])
+            if permitted is None:
+                return world, (None, None)
+            world = self.asked.noted(world, permitted)
         return world._replace(row=row, calls=_put(world.calls, number, call)), (verdict, call)
 
     def _commit(  # noqa: C901 - one check for each thing that can be wrong with a commit
-        self, world: World, fence: int, sequence: int, stage: int, then: Then, stored: bool, number: int, outcome: int
+        self,
+        world: World,
+        fence: int,
+        sequence: int,
+        stage: int,
+        then: Then,
+        stored: bool,
+        told: Told,
     ) -> tuple[World, Any]:
         try:
             row, verdict = self._moved(
@@ -193,6 +175,7 @@ class Store:
                 stored=stored,
                 at=NOW,
                 policy=self.policy,
+                attention=ATTENTION.get(then),
             )
         except ValueError as error:
             raise Impossible(f"a commit was asked for that cannot be: {error}") from error
@@ -210,8 +193,11 @@ class Store:
         world = world._replace(row=row, ghost=ghost)
         if stored:
             world = world._replace(stored=(sequence, stage))
-        if outcome != NOTHING:
-            world = self._recorded(world, number, fence, outcome)
+        if told.outcome in {FAILED, HAPPENED}:
+            world = self._recorded(world, told.number, fence, told.outcome)
+        if told.outcome == DENIED or then is Then.WAIT_APPROVAL:
+            boundary = boundary_of(sequence, stage, then, told)
+            world = self.asked.noted(world, self.asked.bound(world.asked, boundary, done=verdict is Verdict.DONE))
         if verdict is Verdict.CANCELLED:
             return self._ended(world, verdict), verdict
         if then is Then.HAND_OVER:
@@ -334,7 +320,10 @@ class Store:
         row, verdict = self._moved("cancel", world.row)
         if verdict is Verdict.REFUSED:
             return world, verdict
+        waited = self._waits(world)
         world = world._replace(row=row, ghost=world.ghost._replace(cancelled=True))
+        if verdict is Verdict.CANCELLED and waited:
+            world = self._withdrawn(world)
         return self._ended(world, verdict), verdict
 
     def decide(self, world: World, number: int, outcome: int, *, dead: bool, insists: bool) -> tuple[World, Verdict]:
@@ -348,7 +337,7 @@ class Store:
         asked = Settlement(
             Actor("ann"),
             "they have looked",
-            None if outcome == NOTHING else _OUTCOMES[outcome],
+            None if outcome == NOTHING else outcome_of(outcome),
             owner_may_live=insists,
             owner_dead=dead,
             # How much of it has passed since the owner was seen dead, by a clock that stands still.
@@ -373,6 +362,56 @@ class Store:
         after = after._replace(row=row)
         return self._given(after) if queued else self._ended(after, verdict), verdict
 
+    def _answer(self, world: World, who: str, request: int, approved: bool) -> tuple[World, Any]:
+        """A person answers a request; the ticket to publish is answered too, 0 for none."""
+        number = number_of(self.asked.kept[world.asked].requests[request - 1].key)
+        stands = world.ghost.said[number] == Said(approved, who)
+        asked, verdict = self.asked.answer(world.asked, who, request, approved=approved)
+        if verdict is Verdict.DONE and self.rules.answers_while_waiting and not self._waits(world):
+            verdict = Verdict.REFUSED
+        if verdict is Verdict.REFUSED and stands:
+            raise Violation(f"{who} is told that their answer was refused, and it stands")
+        if verdict is Verdict.REPEATED and not stands:
+            raise Violation(f"{who} is told that their answer stands, and it does not")
+        if verdict is Verdict.DONE:
+            world = self._follow(world, asked)
+        return world, (verdict, self._ticket(world) if verdict is not Verdict.REFUSED else 0)
+
+    def expire(self, world: World) -> tuple[World, int]:
+        """The reaper denies what nobody has answered in time; the ticket to publish, 0 for none."""
+        asked = self.asked.expire(world.asked)
+        if asked == world.asked:
+            return world, 0
+        after = self._follow(world, asked)
+        return after, self._ticket(after)
+
+    def _follow(self, world: World, asked: int) -> World:
+        """Write answers, and what follows from them: once the last is in, the run is queued, all in one (P1)."""
+        world = self.asked.noted(world, asked)
+        if self.asked.kept[asked].pending:
+            return world
+        row, verdict = self._moved("answered", world.row, at=NOW, policy=self.policy)
+        if verdict is Verdict.REFUSED:
+            if self._waits(world):
+                raise Violation(ALL_IN)
+            return world
+        world = world._replace(row=row)
+        if verdict is Verdict.CANCELLED:
+            return self._ended(self._withdrawn(world), verdict)
+        if world.ghost.cancelled:
+            raise Violation("a cancel was overlooked: an answer carried the run on")
+        return self._given(world)
+
+    def _withdrawn(self, world: World) -> World:
+        return self.asked.noted(world, self.asked.withdraw(world.asked))
+
+    def _ticket(self, world: World) -> int:
+        lease = self.rows[world.row].lease
+        return lease.fence if lease.holding is Holding.QUEUE and not self.asked.kept[world.asked].pending else 0
+
+    def _waits(self, world: World) -> bool:
+        return self.rows[world.row].phase is Phase.WAITING_APPROVAL
+
     def acquire(self, world: World) -> tuple[World, bool]:
         """Somebody at a terminal takes the lease of a resting run."""
         holder = str(self.rows[world.row].lease.fence + 1)
@@ -388,7 +427,7 @@ class Store:
         if asked not in self._asked:
             claim = None if stored is None else claim_of(number, stored)
             shown = claim_of(number, Call(seen))
-            after = self.rules.settle(claim, seen=shown, outcome=_OUTCOMES[outcome], by="somebody")
+            after = self.rules.settle(claim, seen=shown, outcome=outcome_of(outcome), by="somebody")
             self._asked[asked] = call_of(after, stored)
         call: Call = self._asked[asked]
         return call
@@ -399,7 +438,7 @@ class Store:
         if asked not in self._asked:
             claim = None if stored is None else claim_of(number, stored)
             try:
-                after = self.rules.record(claim, key=key_of(number), owner=str(owner), outcome=_OUTCOMES[outcome])
+                after = self.rules.record(claim, key=key_of(number), owner=str(owner), outcome=outcome_of(outcome))
             except ClaimOwnerError as error:
                 raise Violation(f"the outcome of call {number} was refused to {owner}, who made it") from error
             self._asked[asked] = call_of(after, stored)
@@ -456,8 +495,7 @@ class Store:
         return world._replace(ghost=ghost)
 
     def _ended(self, world: World, verdict: Verdict) -> World:
-        ended = verdict is Verdict.CANCELLED
-        return self._gave_up(world) if ended or verdict is Verdict.PARKED else world
+        return self._gave_up(world) if verdict in {Verdict.CANCELLED, Verdict.PARKED} else world
 
 
 def _put(calls: tuple[Call | None, ...], number: int, call: Call | None) -> tuple[Call | None, ...]:

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from adk_worker.transitions.runs import Moved, Phase, Verdict
+from tests.model.around import OVER
 from tests.model.bounds import Bounds, Probe
 from tests.model.memory import Memory, Recorder
 from tests.model.moves import Protocol
@@ -16,11 +17,13 @@ _WAYS = 300
 _STEPS = 70
 _ASKED = {
     "acquire",
+    "answer",
     "begin",
     "bury",
     "cancel",
     "commit",
     "decide",
+    "expire",
     "fail",
     "give_back",
     "note_dead",
@@ -39,18 +42,18 @@ def _chosen(protocol, world, choice):
     if not weights:
         return None, []
     (wanted,) = choice.choices(range(len(weights)), weights)
-    store.asked.clear()
+    store.orders.clear()
     for number, move in enumerate(protocol.after(world)):
         if number == wanted:
             # What stands before it in the list was refused, and is so there too.
-            return move, list(store.asked)
-        store.asked.clear()
+            return move, list(store.orders)
+        store.orders.clear()
     raise AssertionError("the moves of a state are not the same each time")
 
 
-def _walk(rules, probe, choice):
+def _walk(rules, probe, choice, *, asks):
     """Go one way at random in both; the names of what was written."""
-    bounds = Bounds(workers=3, calls=2, faults=5, acts=3, insists=True, probe=probe)
+    bounds = Bounds(workers=3, calls=2, faults=5, acts=3, insists=True, asks=asks, probe=probe)
     protocol = Protocol(rules, bounds, store=Recorder(rules, max_crashes=bounds.max_crashes))
     memory = Memory(protocol.store.policy)
     world, steps, written = protocol.first(), [], set()
@@ -66,6 +69,8 @@ def _walk(rules, probe, choice):
                 written.add(op[0])
             if move.label.endswith("lapses"):
                 memory.lapse()
+            if move.label == OVER:
+                memory.over()
             _compare(memory, protocol, world, steps)
     finally:
         memory.close()
@@ -73,7 +78,8 @@ def _walk(rules, probe, choice):
 
 
 def _walk_all(rules, choice):
-    return set().union(*(_walk(rules, probe, choice) for probe in Probe for _ in range(_WAYS)))
+    walks = ((probe, asks) for probe in Probe for way in range(_WAYS) for asks in (way % 3 == 0,))
+    return set().union(*(_walk(rules, probe, choice, asks=asks) for probe, asks in walks))
 
 
 def test_the_models_store_writes_what_the_store_in_memory_writes():
@@ -99,6 +105,7 @@ def _compare(memory, protocol, world, steps):
     told = "\n".join(steps)
     row = protocol.store.rows[world.row]
     assert memory.state() == row, told
+    assert memory.approvals() == protocol.store.asked.kept[world.asked], told
     assert memory.calls(world) == [None if call is None else call._replace(quiet=False) for call in world.calls], told
     if row.phase not in {Phase.COMPLETED, Phase.CANCELLED}:
         assert memory.stored() == world.stored[0], told

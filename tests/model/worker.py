@@ -6,12 +6,27 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from adk_worker.transitions.runs import Phase, Reason, Then, Verdict
+from tests.model.asked import name_of
 from tests.model.bounds import Bounds, Fault, Probe
 from tests.model.store import Store
-from tests.model.world import FAILED, HAPPENED, IDLE, NOTHING, At, Call, Op, Trying, Worker, World
+from tests.model.world import (
+    DENIED,
+    FAILED,
+    HAPPENED,
+    IDLE,
+    NOTHING,
+    At,
+    Call,
+    Op,
+    Told,
+    Trying,
+    Violation,
+    Worker,
+    World,
+)
 
 _BACK = {At.EXCEPTION: Reason.EXCEPTION, At.CONFLICT: Reason.CONFLICT, At.DRAIN: Reason.DRAIN}
-_SOFT = frozenset({At.THINK, At.CALLS, At.INTEND, At.UNDECIDED})
+_SOFT = frozenset({At.THINK, At.ANSWERS, At.CALLS, At.INTEND, At.UNDECIDED})
 """Where a task may end by itself, without a boundary."""
 
 
@@ -23,13 +38,13 @@ class Move(NamedTuple):
     fault: Fault | None = None
 
 
-def taken(world: World, store: Store) -> Worker:
+def taken(world: World, store: Store, *, asks: bool) -> Worker:
     """A worker that has just been given the lease, and has read what belongs to it."""
     row = store.rows[world.row]
     sequence, stage = world.stored
     call = world.calls[stage // 2] if stage % 2 else None
     return Worker(
-        at=At.CALLS if stage % 2 else At.THINK,
+        at=(At.ANSWERS if asks else At.CALLS) if stage % 2 else At.THINK,
         fence=row.lease.fence,
         sequence=sequence if stage else row.sequence,
         stage=stage,
@@ -44,6 +59,7 @@ class Workers:
         self._store = store
         self._rules = store.rules
         self._last = 2 * bounds.calls + 1
+        self._to_approve = bounds.asks
         self._probe = bounds.probe
         self._faults = bounds.kinds
 
@@ -68,15 +84,19 @@ class Workers:
         fence, number = worker.fence, worker.stage // 2
         match worker.at:
             case At.THINK:
-                then = Then.COMPLETE if worker.stage + 1 == self._last else Then.KEEP
-                return ("commit", fence, worker.sequence + 1, worker.stage + 1, then, True, number, NOTHING)
+                then = Then.WAIT_APPROVAL if self._to_approve and self._rules.asks_first else Then.KEEP
+                then = Then.COMPLETE if worker.stage + 1 == self._last else then
+                return ("commit", fence, worker.sequence + 1, worker.stage + 1, then, True, Told(number))
             case At.RESULT:
                 if not self._rules.commit_before_publish and not worker.ticket:
                     return None
-                outcome = worker.outcome if worker.unrecorded else NOTHING
-                return ("commit", fence, worker.sequence + 1, worker.stage + 1, Then.HAND_OVER, True, number, outcome)
-            case At.INTEND:
-                return ("begin", fence, number, worker.seen, worker.ahead)
+                outcome = worker.outcome if worker.unrecorded or worker.outcome == DENIED else NOTHING
+                told = Told(number, outcome, worker.request)
+                return ("commit", fence, worker.sequence + 1, worker.stage + 1, Then.HAND_OVER, True, told)
+            case At.INTEND if not self._barred(worker):
+                return ("begin", fence, number, worker.seen, worker.ahead, worker.request)
+            case At.ASK | At.INTEND:
+                return ("commit", fence, worker.sequence + 1, worker.stage, Then.WAIT_APPROVAL, True, Told(number))
             case At.SETTLE:
                 return ("settle", fence, number, worker.seen, worker.outcome)
             case At.PARK:
@@ -90,6 +110,9 @@ class Workers:
             case At.LET_GO:
                 return ("release", fence)
         return None
+
+    def _barred(self, worker: Worker) -> bool:
+        return self._to_approve and self._rules.begins_permitted and not worker.request
 
     def _write(self, world: World, worker: Worker, op: Op) -> Move:
         step = f"worker {worker.fence}: {said(op)}"
@@ -126,7 +149,7 @@ class Workers:
                 return Worker(at=At.PUBLISH, ticket=ticket) if ticket else IDLE
 
     def _committed(self, world: World, worker: Worker, op: Op) -> Worker:
-        _, _, sequence, stage, then, stored, _, _ = op
+        _, _, sequence, stage, then, stored, _ = op
         if then is Then.HAND_OVER:
             ticket = self._ticket(world)
             published = not self._rules.commit_before_publish
@@ -138,7 +161,9 @@ class Workers:
             at = At.INTEND if self._rules.intent_before_effect else At.CALL
         return Worker(at=at, fence=worker.fence, sequence=sequence, stage=stage, ahead=not stored)
 
-    def _begun(self, worker: Worker, call: Call) -> Worker:
+    def _begun(self, worker: Worker, call: Call | None) -> Worker:
+        if call is None:  # what was to let it does not
+            return worker._replace(at=At.ASK, request=0)
         mine = not call.decided and call.owner == worker.fence
         if worker.outcome != NOTHING:  # the effect came first
             return worker._replace(at=At.RESULT)
@@ -153,6 +178,9 @@ class Workers:
     def _local(self, world: World, worker: Worker, name: str) -> Iterator[Move]:
         number = worker.stage // 2
         match worker.at:
+            case At.ANSWERS:
+                heard = self._heard(world, worker)
+                yield Move(f"{name}: reads what people said: {heard.at.name.lower()}", put(world, worker, heard))
             case At.CALLS:
                 yield Move(f"{name}: plans", put(world, worker, self._planned(world, worker)))
             case At.CALL:
@@ -177,7 +205,20 @@ class Workers:
                 after_it = published(world, worker.ticket)
                 yield Move(f"a worker publishes ticket {worker.ticket}", put(after_it, worker, IDLE))
 
+    def _heard(self, world: World, worker: Worker) -> Worker:
+        stands = self._store.asked.stands(world.asked, worker.stage // 2)
+        if not stands.request:
+            return worker._replace(at=At.ASK)
+        if not stands.approved:
+            return worker._replace(at=At.RESULT, outcome=DENIED, request=stands.request)
+        return worker._replace(at=At.CALLS, request=stands.request)
+
     def _dispatched(self, world: World, worker: Worker, requests: tuple[tuple[int, int], ...]) -> World:
+        said = world.ghost.said[worker.stage // 2]
+        if self._to_approve and (said is None or not said.approved):
+            why = "nobody has approved it" if said is None else f"{said.by} has denied it"
+            step = f"worker {worker.fence}: makes call {worker.stage // 2}"
+            raise Violation(f"call {worker.stage // 2} is made, and {why}", steps=(step,))
         ghost = world.ghost._replace(ran=max(world.ghost.ran, worker.stage))
         return world._replace(requests=requests, ghost=ghost)
 
@@ -255,11 +296,13 @@ class Workers:
 
     def _unstored(self, world: World, worker: Worker, name: str, op: Op) -> Iterator[Move]:
         """A frontier that could not be stored: a tombstone says so, or there was not even that (C3)."""
-        _, fence, sequence, stage, _, _, number, outcome = op
-        tombstone = ("commit", fence, sequence, stage, Then.KEEP, False, number, outcome)
+        _, fence, sequence, stage, then, _, told = op
+        # A run without a stored frontier cannot wait: it is lost.
+        instead = Then.PARK if then is Then.WAIT_APPROVAL else Then.KEEP
+        tombstone = ("commit", fence, sequence, stage, instead, False, told)
         made = self._write(world, worker, tombstone)
         yield made._replace(fault=Fault.CHECKPOINT)
-        if worker.at is At.THINK:
+        if worker.at is At.THINK and then is not Then.WAIT_APPROVAL:
             at = At.INTEND if self._rules.intent_before_effect else At.CALL
             ahead = Worker(at=at, fence=fence, sequence=worker.sequence, stage=stage, ahead=True)
             label = f"{name}: cannot store stage {stage}, and goes on from memory"
@@ -276,19 +319,26 @@ def put(world: World, before: Worker, after: Worker) -> World:
 
 
 def published(world: World, ticket: int) -> World:
-    """The world with a message more; a third copy of the same would tell nothing new."""
-    if world.messages.count(ticket) > 1:
+    """The world with a message more, if there is a ticket; a third copy of the same would tell nothing new."""
+    if not ticket or world.messages.count(ticket) > 1:
         return world
     return world._replace(messages=tuple(sorted((*world.messages, ticket))))
+
+
+def publishing(ticket: int) -> str:
+    """The words for it, where there is a ticket."""
+    return f", and publishes ticket {ticket}" if ticket else ""
 
 
 def said(op: Op) -> str:
     """A write, for people."""
     match op:
-        case ("commit", fence, sequence, stage, then, stored, _, _):
+        case ("answer", who, request, approves):
+            return f"{who} {'approves' if approves else 'denies'} {name_of(request)}"
+        case ("commit", fence, sequence, stage, then, stored, _):
             what = f"commits {sequence} (stage {stage}, {then})" if stored else f"commits {sequence} as a tombstone"
             return f"{what} under {fence}"
-        case ("begin", fence, number, seen, ahead):
+        case ("begin", fence, number, seen, ahead, _):
             over = f" over from {seen}" if seen else ""
             return f"begins call {number}{over} under {fence}{', ahead' if ahead else ''}"
         case ("record", fence, number, outcome):
@@ -301,5 +351,5 @@ def said(op: Op) -> str:
 def _answered(answer: Any) -> str:
     verdict = answer[0] if isinstance(answer, tuple) else answer
     if verdict is None:
-        return " → plan again"
+        return " → refused, look again"
     return "" if verdict is Verdict.DONE else f" → {verdict.value}"

@@ -17,6 +17,8 @@ HAPPENED = 1
 """The outcome of a call that did."""
 NOTHING = -1
 """No outcome."""
+DENIED = 2
+"""A person has denied the call: it has a result, and no claim says so."""
 
 Op = tuple[Any, ...]
 """A write of a worker: its name, the fence that it presents, and what it says."""
@@ -60,6 +62,18 @@ class At(IntEnum):
     """Release the lease."""
     NOTE = 18
     """Record the outcome by itself, before the boundary."""
+    ANSWERS = 19
+    """Read what people have said of the call."""
+    ASK = 20
+    """Ask about the call, once more, and wait."""
+
+
+class Told(NamedTuple):
+    """What a boundary says of the call at hand: its outcome, and for one that was denied the request about it."""
+
+    number: int
+    outcome: int = NOTHING
+    request: int = 0
 
 
 class Call(NamedTuple):
@@ -107,9 +121,18 @@ class Worker(NamedTuple):
     outcome: int = NOTHING
     unrecorded: bool = False
     ticket: int = 0
+    request: int = 0
+    """The request about the call whose answer it goes by."""
 
 
 IDLE = Worker()
+
+
+class Said(NamedTuple):
+    """What became of the question about a call."""
+
+    approved: bool
+    by: str
 
 
 class Ghost(NamedTuple):
@@ -130,6 +153,8 @@ class Ghost(NamedTuple):
     """A person was told that the run will end."""
     insisted: bool = False
     """A person has said that nothing of a call is under way, without a proof (--owner-may-live)."""
+    said: tuple[Said | None, ...] = ()
+    """For each call, the first answer that stood about it."""
 
 
 class World(NamedTuple):
@@ -145,6 +170,8 @@ class World(NamedTuple):
     """The far side refuses requests for a call under a lower fence than this."""
     stored: tuple[int, int] = (0, 0)
     """Sequence and stage of the stored frontier; (0, 0) for none."""
+    asked: int = 0
+    """The number of what people were asked: see :class:`tests.model.asked.Asked`."""
     requests: tuple[tuple[int, int], ...] = ()
     """Under way to the far side: which call, and whose. A request may outlive its sender."""
     messages: tuple[int, ...] = ()
@@ -153,6 +180,8 @@ class World(NamedTuple):
     """A write whose answer did not come: it may have been made, and may still be."""
     dead: tuple[int, ...] = ()
     """Owners of claims that can be known dead: their process is gone."""
+    unanswered: Op | None = None
+    """An answer of a person's to whom none came: they give it again."""
     terminal: int = 0
     """The fence under which somebody at a terminal holds the lease of a resting run."""
     faults: int = 0

@@ -1,0 +1,213 @@
+"""What a run's people are asked, and what they say, by the tables of approvals; and what must be true of it (P1).
+
+What stands is a small number in a :class:`~tests.model.world.World`, as its row is; no table is asked the same twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from adk_worker.actors import Actor
+from adk_worker.approvals.answers import Answer
+from adk_worker.approvals.requests import Approvals, NewRequest, RequestState
+from adk_worker.checkpoint import Checkpoint, OutstandingCall, encode_checkpoint
+from adk_worker.errors import ApprovalRefusedError, NotApprovedError
+from adk_worker.idempotency import Intent
+from adk_worker.redaction.masking import Redactor
+from adk_worker.runs import Boundary
+from adk_worker.transitions.runs import Attention, Then, Verdict
+from tests.model.claims import TOOL, digest_of, key_of
+from tests.model.rules import Rules
+from tests.model.world import DENIED, Said, Told, Violation, World
+
+EXPIRES_IN = 1.0
+"""How long a request waits, in seconds: its time is over at any moment."""
+
+ATTENTION = {Then.WAIT_APPROVAL: Attention.APPROVAL, Then.PARK: Attention.FRONTIER_LOST}
+"""What a run that rests at a boundary says of itself."""
+
+_STATES = {RequestState.APPROVED: True, RequestState.DENIED: False}
+_MASKER = Redactor().masker()
+
+
+class Standing(NamedTuple):
+    """What stands of a call: the request that was answered, 0 for none, and how."""
+
+    request: int = 0
+    approved: bool = False
+
+
+class Asked:
+    """Makes what a store writes of approvals. It holds nothing of a run, only what it has learnt of the tables."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self.kept: list[Approvals] = []
+        self._numbers: dict[str, int] = {}
+        self._known: dict[tuple[Any, ...], Any] = {}
+        self.number(Approvals())
+
+    def number(self, approvals: Approvals) -> int:
+        """The number of what stands; 0 where nobody was asked anything."""
+        said = repr(approvals)  # what a request shows makes it no key by itself
+        if said not in self._numbers:
+            self._numbers[said] = len(self.kept)
+            self.kept.append(approvals)
+        return self._numbers[said]
+
+    # --- the tables -------------------------------------------------------------------------------------------
+
+    def bound(self, asked: int, boundary: Boundary, *, done: bool) -> int:
+        """What stands after a boundary that asks, or tells of denials.
+
+        :raises ValueError: it acts on what is no denial.
+        """
+        names = tuple(request.key for request in boundary.requests)
+        known = ("bound", asked, names, tuple(boundary.denials), boundary.then, done)
+        if known not in self._known:
+            bound = self._rules.bound(self.kept[asked], boundary, now=0.0, done=done)
+            self._known[known] = self.number(bound.approvals)
+        return int(self._known[known])
+
+    def permit(self, asked: int, intents: Sequence[Intent]) -> int | None:
+        """What stands after these calls were begun; ``None`` if nothing lets one of them."""
+        known = ("permit", asked, *((intent.key, intent.permit) for intent in intents))
+        if known not in self._known:
+            try:
+                permitted = self._rules.permit(self.kept[asked], intents, now=0.0)
+            except NotApprovedError:
+                self._known[known] = None
+            else:
+                self._known[known] = self.number(permitted)
+        after: int | None = self._known[known]
+        return after
+
+    def answer(self, asked: int, who: str, request: int, *, approved: bool) -> tuple[int, Verdict]:
+        """What stands after somebody has answered, and whether they were listened to."""
+        known = ("answer", asked, who, request, approved)
+        if known not in self._known:
+            stood, given = self.kept[asked], answer_of(who, request, approved=approved)
+            try:
+                came_to = self._rules.answer(stood, given, tenant="acme", run_id="run", by=Actor(who), now=0.0)
+            except ApprovalRefusedError:
+                self._known[known] = (asked, Verdict.REFUSED)
+            else:
+                verdict = Verdict.REPEATED if came_to.repeated else Verdict.DONE
+                self._known[known] = (self.number(came_to.approvals), verdict)
+        answer: tuple[int, Verdict] = self._known[known]
+        return answer
+
+    def expire(self, asked: int) -> int:
+        """What stands after the reaper has denied what is past its time."""
+        known = ("expire", asked)
+        if known not in self._known:
+            after, _ = self._rules.expire(self.kept[asked], now=0.0)
+            self._known[known] = self.number(after)
+        return int(self._known[known])
+
+    def withdraw(self, asked: int) -> int:
+        """What stands once the run was cancelled."""
+        known = ("withdraw", asked)
+        if known not in self._known:
+            self._known[known] = self.number(self._rules.withdraw(self.kept[asked], now=0.0))
+        return int(self._known[known])
+
+    def stands(self, asked: int, number: int) -> Standing:
+        """What a worker that carries the run on makes of it, for a call that a person has to approve."""
+        known = ("stands", asked, number)
+        if known not in self._known:
+            answers = self._rules.answers_to(_waiting(number), self.kept[asked], _MASKER)
+            named = (*answers.permits.values(), *answers.denials)
+            self._known[known] = Standing(request_of(named[0]), bool(answers.permits)) if named else Standing()
+        standing: Standing = self._known[known]
+        return standing
+
+    # --- time -------------------------------------------------------------------------------------------------
+
+    def over(self, asked: int) -> int:
+        """What stands once the time of all that waits for an answer is over."""
+        stood = self.kept[asked]
+        if not any(request.expires_at for request in stood.pending):
+            return asked
+        late = [replace(one, expires_at=0.0) if one.pending else one for one in stood.requests]
+        return self.number(replace(stood, requests=tuple(late)))
+
+    # --- what an outsider notes -------------------------------------------------------------------------------
+
+    def noted(self, world: World, after: int) -> World:
+        """The world with what stands after a write.
+
+        :raises Violation: an answer did not stay as it was, or somebody was asked about what is decided.
+        """
+        if after == world.asked:
+            return world
+        stood, said = self.kept[world.asked], list(world.ghost.said)
+        for request in self.kept[after].requests:
+            before, number = stood.request(request.request_id), number_of(request.key)
+            if before is None:
+                if said[number] is not None:
+                    raise Violation(f"somebody is asked about call {number}, which is decided")
+            elif request.state is not before.state or request.answered_by != before.answered_by:
+                if not before.pending:
+                    raise Violation(f"{request.request_id} {_told(before)} and was answered again")
+                if before.expires_at == 0.0 and request.answered_by not in {None, "system:timeout"}:
+                    raise Violation(f"{request.request_id} was answered by {request.answered_by} past its time")
+                if request.state in _STATES:
+                    said[number] = Said(_STATES[request.state], str(request.answered_by))
+        return world._replace(asked=after, ghost=world.ghost._replace(said=tuple(said)))
+
+
+def name_of(request: int) -> str:
+    """A request's id; they are numbered from 1."""
+    return f"req-{request}"
+
+
+def request_of(name: str) -> int:
+    """The number of a request."""
+    return int(name.removeprefix("req-"))
+
+
+def number_of(key: str) -> int:
+    """The number of the call that has this key."""
+    return int(key.removeprefix("call-"))
+
+
+def answer_of(who: str, request: int, *, approved: bool) -> Answer:
+    """What somebody answers: the same however often they give it."""
+    return Answer(request_id=name_of(request), approved=approved, answer_id=f"{who} about {request}: {approved}")
+
+
+def asked_about(number: int) -> NewRequest:
+    """What a boundary asks about a call."""
+    return NewRequest(
+        call_id=key_of(number), key=key_of(number), tool=TOOL, digest=digest_of(number), expires_in=EXPIRES_IN
+    )
+
+
+def boundary_of(sequence: int, stage: int, then: Then, told: Told, *, stored: bool = True) -> Boundary:
+    """A boundary as the tables see it, in what it asks and in what it tells of denials."""
+    frontier = Checkpoint(
+        tenant="acme", run_id="run", agent="booking", revision="r1", sequence=sequence, iteration=stage
+    )
+    return Boundary(
+        frontier,
+        encode_checkpoint(frontier) if stored else None,
+        then,
+        requests=(asked_about(told.number),) if then is Then.WAIT_APPROVAL else (),
+        denials=(name_of(told.request),) if told.outcome == DENIED else (),
+        attention=ATTENTION.get(then),
+    )
+
+
+def _waiting(number: int) -> Checkpoint:
+    """The frontier of a run that waits for an approval of this call."""
+    call = OutstandingCall(call_id=key_of(number), tool=TOOL, index=0, key=key_of(number), needs_approval=True)
+    return Checkpoint(
+        tenant="acme", run_id="run", agent="booking", revision="r1", sequence=1, iteration=1, calls=(call,)
+    )
+
+
+def _told(request: Any) -> str:
+    return f"was {request.state} by {request.answered_by}"

@@ -1,4 +1,4 @@
-"""The reaper: one sweep over the lapsed leases of the fleet.
+"""The reaper: one sweep over the lapsed leases of the fleet, and over what else waits for nobody.
 
 What to do with a lapsed lease is decided by :func:`adk_worker.transitions.runs.reap` and written by the store, one
 atomic compare-and-set each, so that any number of reapers may sweep at once. Here is what surrounds that: whether
@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from adk_worker.actors import Actor
 from adk_worker.approvals.store import Expired
+from adk_worker.errors import StoreUnavailableError
+from adk_worker.ledger.raising import SYSTEM_BUDGET, go_round
 from adk_worker.log import get_logger
 from adk_worker.results import text_of
-from adk_worker.runs import Dispatch, Reaped, RunStore
+from adk_worker.runs import Dispatch, Reaped, RunStore, Submitted
 from adk_worker.steps import Dispatcher
 from adk_worker.transitions.leases import Holding
 from adk_worker.transitions.runs import FleetPolicy, Verdict
@@ -37,6 +40,8 @@ class SweepReport:
     """They died too often, or their frontier is behind what ran."""
     expired: int = 0
     """Their approvals came to nothing in time: denied."""
+    afforded: int = 0
+    """They were parked over their tenant's budget, and there is room for them: queued again."""
     cancelled: int = 0
     """They had been asked to end."""
     unpublished: int = 0
@@ -90,8 +95,9 @@ async def sweep(
         for late in over:
             await publishing.expired(late)
         more = len(over) >= batch
-    report = _report(reaped, expired, publishing.failed, counted=counted)
-    if report.acted or report.expired:
+    afforded = await _afford(runs, publishing, policy, batch=batch)
+    report = _report(reaped, expired, afforded, publishing.failed, counted=counted)
+    if report.acted or report.expired or report.afforded:
         _log.info(
             "swept",
             recovered=report.recovered,
@@ -99,10 +105,27 @@ async def sweep(
             parked=report.parked,
             cancelled=report.cancelled,
             expired=report.expired,
+            afforded=report.afforded,
             unpublished=report.unpublished,
             counted=counted,
         )
     return report
+
+
+async def _afford(runs: RunStore, publishing: _Publishing, policy: FleetPolicy, *, batch: int) -> int:
+    """Have those go on that wait for room on their tenant's account, and have it now; how many."""
+    by, afforded, cursor, more = Actor.here(SYSTEM_BUDGET), 0, None, True
+    while more and not publishing.broker_away:
+        due, cursor = await runs.rounds_due(limit=batch, after=cursor)
+        for begun in due:
+            try:
+                afforded += await go_round(runs, begun, by=by, policy=policy, dispatch=publishing.afforded)
+            except StoreUnavailableError:
+                raise
+            except Exception as error:  # noqa: BLE001 - a run that cannot be read is not to hold up other tenants'
+                _log.warning("round_failed", tenant=begun.tenant, error=text_of(error))
+        more = cursor is not None
+    return afforded
 
 
 class _Publishing:
@@ -127,6 +150,13 @@ class _Publishing:
         log.info("approvals_expired", requests=list(expired.requests), published=bool(expired.dispatch))
         await self._publish(expired.dispatch)
 
+    async def afforded(self, submitted: Submitted) -> bool:
+        run, ticket = submitted.run, submitted.ticket
+        _log.bind(tenant=run.tenant, run_id=run.run_id).info("affordable_again")
+        await self._publish(None if ticket is None else Dispatch(run.tenant, run.run_id, ticket, recovery=True))
+        # What is left of a round is queued all the same, and counted as not published.
+        return True
+
     async def _publish(self, dispatch: Dispatch | None) -> None:
         if dispatch is None:
             return
@@ -148,7 +178,9 @@ class _Publishing:
             )
 
 
-def _report(reaped: Sequence[Reaped], expired: Sequence[Expired], unpublished: int, *, counted: bool) -> SweepReport:
+def _report(
+    reaped: Sequence[Reaped], expired: Sequence[Expired], afforded: int, unpublished: int, *, counted: bool
+) -> SweepReport:
     queued = [one for one in reaped if one.dispatch is not None]
     return SweepReport(
         recovered=sum(one.was is Holding.WORKER for one in queued),
@@ -156,6 +188,7 @@ def _report(reaped: Sequence[Reaped], expired: Sequence[Expired], unpublished: i
         parked=sum(one.verdict is Verdict.PARKED for one in reaped),
         cancelled=sum(one.verdict is Verdict.CANCELLED for one in reaped),
         expired=len(expired),
+        afforded=afforded,
         unpublished=unpublished,
         counted=counted,
     )

@@ -22,4 +22,5 @@ def add_reap(app: Celery, process: Callable[[], WorkerProcess]) -> None:
         if report is None:
             return "store away"
         late = f", {report.expired} denied for want of an answer" if report.expired else ""
-        return f"{report.acted} lapsed{late}, {report.unpublished} not published"
+        afforded = f", {report.afforded} within budget again" if report.afforded else ""
+        return f"{report.acted} lapsed{late}{afforded}, {report.unpublished} not published"

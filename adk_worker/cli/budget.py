@@ -205,7 +205,7 @@ def _show_account(tenant: str, account: Account | None, *, queued: int = 0, as_j
     from adk_worker.ledger.words import of_tenant
 
     if as_json:
-        said = None if account is None else adapter(Account).dump_python(account, mode="json")
+        said = None if account is None else adapter(Account).dump_python(account, mode="json", exclude={"waitlist"})
         emit({"tenant": tenant, "run_id": None, "ledger": None, "account": said, "queued": queued})
     else:
         _say(of_tenant(tenant, account), otherwise="")

@@ -45,6 +45,7 @@ _ASSERTING = (
     "runs.resting",
     "runs.submit",
     "runs.take",
+    "runs.waitlist",
     "waiting",
 )
 # Before the first import of each, so that an assertion that fails shows its values.

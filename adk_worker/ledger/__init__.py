@@ -10,7 +10,10 @@ What became of a call whose worker died, or which was aborted, nobody knows: it 
 for spent. It counts against every limit as what was reserved for it, so that a crash loop ends at the limit.
 
 :mod:`~adk_worker.ledger.amounts`, :mod:`~adk_worker.ledger.booking` and :mod:`~adk_worker.ledger.accounts` are pure: a
-store, which is a :class:`~adk_worker.ledger.store.LedgerStore`, reads under its lock, asks, and writes the answer.
-:mod:`~adk_worker.ledger.spending` is what a worker knows of its calls, :mod:`~adk_worker.ledger.raising` what people do
-about a tenant's limits, and :mod:`~adk_worker.ledger.words` says all of it to people.
+store, which is a :class:`~adk_worker.ledger.store.LedgerStore`, reads under its lock, asks, and writes the answer. So
+are :mod:`~adk_worker.ledger.waitlist` and :mod:`~adk_worker.ledger.rounds`: runs that a tenant's account has turned
+away, and who of them goes on once there is room.
+
+:mod:`~adk_worker.ledger.spending` is what a worker knows of its calls, :mod:`~adk_worker.ledger.raising` what people
+and the reaper do about runs that wait, and :mod:`~adk_worker.ledger.words` says all of it to people.
 """

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from adk_worker.actors import Actor
-from adk_worker.ledger.amounts import Amount, Budget, BudgetChange, Unaccounted
+from adk_worker.ledger.amounts import Amount, Budget, BudgetChange, Kind, Unaccounted
 from adk_worker.ledger.booking import Closed, Refusal, Reservation, Scope, refused_by
+from adk_worker.ledger.waitlist import Waitlist
 
 CHANGES_KEPT: Final = 20
 """How many of the newest changes of its limits an account remembers."""
@@ -33,6 +34,13 @@ class Account:
     unaccounted: Unaccounted = Unaccounted()
     changes: tuple[AccountChange, ...] = ()
     """The newest changes of its limits, the newest last."""
+    waitlist: Waitlist = field(default_factory=Waitlist)
+    """Whether runs that it has turned away wait, and whether there may be room for them."""
+
+    @property
+    def stands(self) -> Amount:
+        """All that counts against the limits."""
+        return self.spent + self.reserved + self.unaccounted.amount
 
     def refusal(self, wanted: Amount) -> Refusal | None:
         """Why the tenant's limits do not allow a call that may take ``wanted``; ``None`` if they do."""
@@ -44,12 +52,18 @@ class Account:
 
     def close(self, closed: Closed) -> Account:
         """A reservation has come to its end."""
-        return replace(
+        after = replace(
             self,
             reserved=self.reserved - closed.reservation.amount,
             spent=self.spent + closed.spent,
             unaccounted=self.unaccounted + closed.unaccounted,
         )
+        more = any(after.stands.of(kind) < self.stands.of(kind) for kind in Kind)
+        return replace(after, waitlist=after.waitlist.free()) if more else after
+
+    def turn_away(self) -> Account:
+        """A run has asked for more than there is, and is parked."""
+        return replace(self, waitlist=self.waitlist.join())
 
     def change(self, change: BudgetChange, *, by: Actor, at: float) -> Account:
         """Other limits.
@@ -58,4 +72,5 @@ class Account:
         """
         limits = change.applied(self.limits)
         told = AccountChange(at, by.name, by.os_user, limits)
-        return replace(self, limits=limits, changes=(*self.changes, told)[-CHANGES_KEPT:])
+        changes = (*self.changes, told)[-CHANGES_KEPT:]
+        return replace(self, limits=limits, changes=changes, waitlist=self.waitlist.free())

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from adk_worker.ledger.accounts import Account
     from adk_worker.ledger.amounts import BudgetChange
     from adk_worker.ledger.booking import Reservation
+    from adk_worker.ledger.rounds import Round
     from adk_worker.runs import Committed, Submitted
     from adk_worker.transitions.runs import FleetPolicy
 
@@ -56,12 +57,22 @@ class LedgerStore(Protocol):
         """
         ...
 
-    async def requeue_over_budget(
-        self, tenant: str, *, by: Actor, policy: FleetPolicy, limit: int, after: str | None = None
-    ) -> tuple[Sequence[Submitted], str | None]:
-        """Queue again runs that are parked on the tenant's limits, after these have been raised.
+    async def rounds_due(self, *, limit: int, after: str | None = None) -> tuple[Sequence[Round], str | None]:
+        """The rounds that are to be made: of up to ``limit`` tenants whose runs wait, and may fit now. Only reads.
 
-        Looks at up to ``limit`` of them, each in a write of its own; returns those that are queued now, and the cursor
-        of the next batch or ``None``.
+        And the cursor of the next page, or ``None``. Whatever makes room on an account where somebody may wait says so
+        in its own write: :meth:`change_account`, and the end of a reservation that took less than was reserved.
+        """
+        ...
+
+    async def requeue_over_budget(
+        self, made: Round, *, by: Actor, policy: FleetPolicy, limit: int
+    ) -> tuple[Sequence[Submitted], Round | None]:
+        """Go on with a round: queue again, of runs that are parked on a tenant's limits, those that fit into them now.
+
+        Looks at up to ``limit`` of them, the oldest first, each in a write of its own, and passes over those that do
+        not fit. Returns those that are queued now, and the round as it stands, or ``None`` once all have been looked
+        at. If it has found none that fits, it is then noted that it was made (:mod:`adk_worker.ledger.waitlist`); else
+        it stays due, since what was queued may come to take less, or nothing. Any number may be made at once.
         """
         ...

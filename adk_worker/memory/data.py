@@ -18,6 +18,7 @@ from adk_worker.fences import check_fence
 from adk_worker.history import StoredSegment
 from adk_worker.lease import QUEUE, RunLease
 from adk_worker.ledger.accounts import Account
+from adk_worker.ledger.amounts import Amount
 from adk_worker.ledger.booking import Ledger, Reservation
 from adk_worker.transitions.claims import ResumeClaim
 from adk_worker.transitions.leases import Holding, LeaseState, StoreTime
@@ -88,6 +89,18 @@ class StoredEvent:
     data: str
 
 
+@dataclass(frozen=True, slots=True)
+class StoredWait:
+    """The row of a run that its tenant's account has turned away: its number, and what it asked for under which fence.
+
+    It is no more than a hint where to look: the run itself says whether it is parked.
+    """
+
+    number: int
+    fence: int
+    wanted: Amount
+
+
 class MemoryData:
     """All rows of one memory store. Stores made over the same data share it, as tables of one database do.
 
@@ -111,8 +124,8 @@ class MemoryData:
         self.accounts: MutableMapping[str, Account] = {}
         self.opened: MutableMapping[RunKey, Reservation] = {}
         """What is reserved for a run on its tenant's account."""
-        self.waiting: MutableMapping[RunKey, int] = {}
-        """Runs that a tenant's account has turned away, and under which fence they asked."""
+        self.waiting: MutableMapping[RunKey, StoredWait] = {}
+        """Runs that a tenant's account has turned away."""
 
     def at(self) -> StoreTime:
         """The time of one operation: read once, under the lock."""
@@ -146,9 +159,14 @@ class MemoryData:
         """Do something to the account of a run's tenant, once the run has been written."""
         work(self)
 
-    def waiting_of(self, tenant: str) -> list[str]:
-        """The ids of the tenant's runs in :attr:`waiting`, in order."""
-        return sorted(run_id for owner, run_id in self.waiting if owner == tenant)
+    def waiting_of(self, tenant: str, *, behind: int, limit: int) -> tuple[list[tuple[RunKey, StoredWait]], int | None]:
+        """Up to ``limit`` of the tenant's runs in :attr:`waiting`, with a number above ``behind``, the oldest first.
+
+        And the number to go on behind; ``None`` if there are no more.
+        """
+        found = [(key, wait) for key, wait in self.waiting.items() if key[0] == tenant and wait.number > behind]
+        found.sort(key=lambda one: one[1].number)
+        return found[:limit], found[limit - 1][1].number if len(found) > limit else None
 
     def accept_fence(self, key: RunKey, fence: int | None) -> None:
         """Let a write of a checkpoint or a transcript pass, or refuse it; without a fence it passes (F1, F2).

@@ -15,14 +15,15 @@ from adk_worker.ledger import booking
 from adk_worker.ledger.accounts import Account
 from adk_worker.ledger.amounts import BudgetChange, Unaccounted
 from adk_worker.ledger.booking import Booked, Closed, Refusal, Reservation, Scope
+from adk_worker.ledger.rounds import Round
 from adk_worker.memory import journal, reading
-from adk_worker.memory.data import MemoryData, RunKey
+from adk_worker.memory.data import MemoryData, RunKey, StoredWait
 from adk_worker.memory.writing import committed, end_cancelled, state_under, unless_refused
 from adk_worker.runs import Committed, Submitted
 from adk_worker.transitions import budgets as budget_transitions
 from adk_worker.transitions import runs as run_transitions
 from adk_worker.transitions.leases import StoreTime
-from adk_worker.transitions.runs import FleetPolicy, Phase, State, Verdict
+from adk_worker.transitions.runs import FleetPolicy, Phase, Verdict
 
 
 def limited(data: MemoryData, key: RunKey) -> bool:
@@ -44,8 +45,9 @@ def reserve(data: MemoryData, lease: RunLease, asked: Reservation) -> Committed:
     if stands.reserved is not None and stands.reserved.same_attempt(asked):
         return committed(data, key, lease, Verdict.DONE)
     before = booking.lost(stands, in_flight=stands.reserved is not None)
+    number = data.runs[key].number
     answer: Refusal | bool = before.ledger.refusal(asked.amount) or data.on_account(
-        key, partial(_reserve_on, key=key, asked=asked)
+        key, partial(_reserve_on, key=key, asked=asked, number=number)
     )
     if isinstance(answer, Refusal):
         return _park(data, key, lease, before, answer, at=at)
@@ -118,27 +120,36 @@ def requeue_waiting(data: MemoryData, key: RunKey, *, by: Actor, policy: FleetPo
     return Submitted(reading.run_of(data, key), moved.state.lease.fence)
 
 
+def rounds_due(data: MemoryData, *, limit: int, after: str | None) -> tuple[Sequence[Round], str | None]:
+    """See :meth:`adk_worker.ledger.store.LedgerStore.rounds_due`; the cursor is a tenant's name."""
+    due = sorted(tenant for tenant, account in data.accounts.items() if account.waitlist.due)
+    left = [tenant for tenant in due if after is None or tenant > after]
+    rounds = [Round.begun(tenant, data.accounts[tenant]) for tenant in left[:limit]]
+    return rounds, left[limit - 1] if len(left) > limit else None
+
+
 def requeue_over_budget(
-    data: MemoryData, tenant: str, *, by: Actor, policy: FleetPolicy, limit: int, after: str | None
-) -> tuple[Sequence[Submitted], str | None]:
+    data: MemoryData, made: Round, *, by: Actor, policy: FleetPolicy, limit: int
+) -> tuple[Sequence[Submitted], Round | None]:
     """See :meth:`adk_worker.ledger.store.LedgerStore.requeue_over_budget`."""
-    batch, cursor = batch_of(data.waiting_of(tenant), limit=limit, after=after)
-    queued = [requeue_waiting(data, (tenant, run_id), by=by, policy=policy) for run_id in batch]
-    for key in [(tenant, run_id) for run_id in batch]:
-        if key not in data.runs or is_over(data.runs[key].state):
-            data.waiting.pop(key, None)
-    return [submitted for submitted in queued if submitted is not None], cursor
-
-
-def batch_of(run_ids: Sequence[str], *, limit: int, after: str | None) -> tuple[Sequence[str], str | None]:
-    """Up to ``limit`` of these ids, which are in order, from behind the cursor ``after``; and the next cursor."""
-    left = [run_id for run_id in run_ids if after is None or run_id > after]
-    return left[:limit], left[limit - 1] if len(left) > limit else None
-
-
-def is_over(state: State) -> bool:
-    """Whether the run will never ask for anything again."""
-    return state.phase in {Phase.COMPLETED, Phase.CANCELLED}
+    account = data.accounts.get(made.tenant)
+    if account is None:
+        return (), None
+    waiting, cursor = data.waiting_of(made.tenant, behind=reading.number_of(made.after) or 0, limit=limit)
+    queued: list[Submitted] = []
+    for key, wait in waiting:
+        made = made.meet()
+        if not made.fits(account, wait.wanted):
+            continue
+        submitted = requeue_waiting(data, key, by=by, policy=policy)
+        del data.waiting[key]
+        if submitted is not None:
+            made = made.promise(wait.wanted)
+            queued.append(submitted)
+    if cursor is not None:
+        return queued, made.on(str(cursor))
+    data.accounts[made.tenant] = made.served(account)
+    return queued, None
 
 
 # --- on the account -----------------------------------------------------------------------------------------------
@@ -149,7 +160,7 @@ def _has_limits(data: MemoryData, tenant: str) -> bool:
     return account is not None and account.limits.limited
 
 
-def _reserve_on(data: MemoryData, key: RunKey, asked: Reservation) -> Refusal | bool:
+def _reserve_on(data: MemoryData, key: RunKey, asked: Reservation, number: int) -> Refusal | bool:
     """Whether the reservation stands on the account; ``False`` where there are no limits; or why it does not."""
     tenant, _ = key
     account, opened = data.accounts.get(tenant), data.opened.get(key)
@@ -160,10 +171,12 @@ def _reserve_on(data: MemoryData, key: RunKey, asked: Reservation) -> Refusal | 
         data.accounts[tenant] = account
         del data.opened[key]
     if not account.limits.limited:
+        data.waiting.pop(key, None)
         return False
     refusal = account.refusal(asked.amount)
     if refusal is not None:
-        data.waiting[key] = asked.fence
+        data.accounts[tenant] = account.turn_away()
+        data.waiting[key] = StoredWait(number, asked.fence, asked.amount)
         return refusal
     data.accounts[tenant] = account.reserve(asked)
     data.opened[key] = asked

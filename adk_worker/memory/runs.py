@@ -17,6 +17,7 @@ from adk_worker.lease import RunLease, check_holder, check_ttl
 from adk_worker.ledger.accounts import Account
 from adk_worker.ledger.amounts import BudgetChange
 from adk_worker.ledger.booking import Ledger, Reservation
+from adk_worker.ledger.rounds import Round
 from adk_worker.memory import (
     advancing,
     approving,
@@ -235,12 +236,16 @@ class MemoryRunStore:
         with self._data.lock:
             return ledgers.change_account(self._data, tenant, change=change, by=by)
 
-    async def requeue_over_budget(
-        self, tenant: str, *, by: Actor, policy: FleetPolicy, limit: int, after: str | None = None
-    ) -> tuple[Sequence[Submitted], str | None]:
-        check_name(tenant, what="tenant")
+    async def rounds_due(self, *, limit: int, after: str | None = None) -> tuple[Sequence[Round], str | None]:
         with self._data.lock:
-            return ledgers.requeue_over_budget(self._data, tenant, by=by, policy=policy, limit=limit, after=after)
+            return ledgers.rounds_due(self._data, limit=limit, after=after)
+
+    async def requeue_over_budget(
+        self, made: Round, *, by: Actor, policy: FleetPolicy, limit: int
+    ) -> tuple[Sequence[Submitted], Round | None]:
+        check_name(made.tenant, what="tenant")
+        with self._data.lock:
+            return ledgers.requeue_over_budget(self._data, made, by=by, policy=policy, limit=limit)
 
     async def get(self, run_id: str, *, tenant: str) -> Run | None:
         key = check_run(tenant, run_id)

@@ -181,9 +181,15 @@ def upgrade() -> None:
         sa.Column("unaccounted_tokens", sa.BigInteger(), nullable=False),
         sa.Column("unaccounted_cost_micros", sa.BigInteger(), nullable=False),
         sa.Column("changes", sa.Text(), nullable=False),
+        sa.Column("waits_joined", sa.BigInteger(), nullable=False),
+        sa.Column("waits_left", sa.BigInteger(), nullable=False),
+        sa.Column("waits_freed", sa.BigInteger(), nullable=False),
+        sa.Column("waits_served", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("tenant", name="adk_accounts_pkey"),
         postgresql_with={"fillfactor": 70},
     )
+    due = sa.text("waits_freed > waits_served")
+    op.create_index("adk_accounts_due", "adk_accounts", ["tenant"], postgresql_where=due, sqlite_where=due)
 
     op.create_table(
         "adk_resume_claims",

@@ -25,11 +25,12 @@ from adk_worker.memory.data import (
     StoredClaim,
     StoredEvent,
     StoredRun,
+    StoredWait,
 )
 from adk_worker.transitions.claims import ResumeClaim
 from adk_worker.transitions.leases import LeaseState, StoreTime
 from stores.redis import rows
-from stores.redis.indexes import expire, index, unindex
+from stores.redis.indexes import expire, index, mark, unindex
 from stores.redis.keys import bucket_of_claim, bucket_of_run, bucket_of_tenant, member, run_of
 from stores.redis.target import RedisOptions
 from stores.redis.transaction import Applied, Transaction
@@ -126,8 +127,8 @@ class Around(Protocol):
         """Carry out another transaction."""
         ...
 
-    def fields(self, key: str) -> Sequence[str]:
-        """The names of a hash's fields."""
+    def numbered(self, key: str, *, above: int, limit: int) -> Sequence[tuple[str, int]]:
+        """The names in a sorted set with a number above that, in order, and these numbers; up to ``limit``."""
         ...
 
 
@@ -160,7 +161,7 @@ class RunData(MemoryData):
         self.events = _Lists()
         self.accounts: _Rows[str, Account] = _Rows(self._account)
         self.opened: _Rows[RunKey, Reservation] = _Rows(self._opened)
-        self.waiting: _Rows[RunKey, int] = _Rows(self._waiting)
+        self.waiting: _Rows[RunKey, StoredWait] = _Rows(self._waiting)
 
     def at(self) -> StoreTime:
         return StoreTime(self._tx.now, self._tx.epoch)
@@ -212,8 +213,14 @@ class RunData(MemoryData):
         for run, work in self._then:
             self.on_account(run, work)
 
-    def waiting_of(self, tenant: str) -> list[str]:
-        return sorted(run_of(name)[1] for name in self._around.fields(self._keys.waiting(tenant)))
+    def waiting_of(self, tenant: str, *, behind: int, limit: int) -> tuple[list[tuple[RunKey, StoredWait]], int | None]:
+        """See the base. Those that have gone since their names were read are left out."""
+        names = self._around.numbered(self._keys.waiting(tenant), above=behind, limit=limit + 1)
+        here = [name for name, _ in names[:limit]]
+        self._tx.look({self._keys.wanted(tenant): here})
+        found = [(run, self.waiting.now(run)) for run in map(run_of, here)]
+        waiting = [(run, wait) for run, wait in found if wait is not None]
+        return waiting, names[limit - 1][1] if len(names) > limit else None
 
     def look_at_account(self, run: RunKey) -> None:
         """Read the account of a run's tenant together with what it has of the run."""
@@ -222,9 +229,13 @@ class RunData(MemoryData):
             {
                 keys.account(tenant): rows.ACCOUNT_ROW,
                 keys.opened(tenant): [member(run)],
-                keys.waiting(tenant): [member(run)],
+                keys.wanted(tenant): [member(run)],
             }
         )
+
+    def look_at_accounts(self, tenants: Iterable[str]) -> None:
+        """Read several accounts together."""
+        self._tx.look({self._keys.account(tenant): rows.ACCOUNT_ROW for tenant in tenants})
 
     def touch(self, run: RunKey) -> None:
         """Have the run's row stamped anew: nothing can be written any more that rests on how it was before."""
@@ -329,12 +340,17 @@ class RunData(MemoryData):
             account = self.accounts.now(tenant)
             if account is not None:
                 self._replace(keys.account(tenant), rows.account_fields(account), row=True)
+                mark(self._tx, tenant, before=self.accounts.before(tenant), after=account)
         for run in self.opened.written:
             opened = self.opened.now(run)
             self._set_field(keys.opened(run[0]), run, None if opened is None else rows.reservation_text(opened))
         for run in self.waiting.written:
-            fence = self.waiting.now(run)
-            self._set_field(keys.waiting(run[0]), run, None if fence is None else str(fence))
+            wait = self.waiting.now(run)
+            self._set_field(keys.wanted(run[0]), run, None if wait is None else rows.wait_text(wait))
+            if wait is None:
+                self._tx.remove("ZREM", keys.waiting(run[0]), member(run))
+            else:
+                self._tx.add("ZADD", keys.waiting(run[0]), str(wait.number), member(run))
 
     def _set_field(self, key: str, run: RunKey, value: str | None) -> None:
         if value is None:
@@ -405,10 +421,9 @@ class RunData(MemoryData):
         field = member(run)
         return rows.reservation_of(self._tx.row(self._keys.opened(run[0]), [field])[field])
 
-    def _waiting(self, run: RunKey) -> int | None:
+    def _waiting(self, run: RunKey) -> StoredWait | None:
         field = member(run)
-        fence = self._tx.row(self._keys.waiting(run[0]), [field])[field]
-        return None if fence is None else int(fence)
+        return rows.wait_of(self._tx.row(self._keys.wanted(run[0]), [field])[field])
 
     def _segment(self, run: RunKey, end: tuple[int, str]) -> StoredSegment | None:
         field = rows.segment_field(end)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from adk_worker.ledger.accounts import Account
 from adk_worker.memory.data import RunKey
 from adk_worker.runs import RunStatus
 from adk_worker.transitions.runs import Phase, State
-from stores.redis.keys import member
+from stores.redis.keys import member, tenant_member
 from stores.redis.transaction import Transaction
 
 
@@ -40,6 +41,15 @@ def expire(tx: Transaction, run: RunKey, *, before: float | None, after: float |
         tx.add("ZADD", tx.keys.expiries, repr(after), member(run))
     elif after is None and before is not None:
         tx.remove("ZREM", tx.keys.expiries, member(run))
+
+
+def mark(tx: Transaction, tenant: str, *, before: Account | None, after: Account) -> None:
+    """Put the tenant where the reaper looks as long as there may be room for runs of its that wait."""
+    was = before is not None and before.waitlist.due
+    if after.waitlist.due and not was:
+        tx.add("ZADD", tx.keys.due, "0", tenant_member(tenant))
+    elif was and not after.waitlist.due:
+        tx.remove("ZREM", tx.keys.due, tenant_member(tenant))
 
 
 def unindex(tx: Transaction, run: RunKey, state: State) -> None:

@@ -58,6 +58,16 @@ def run_of(name: str) -> RunKey:
     return unquote(tenant), unquote(run_id)
 
 
+def tenant_member(tenant: str) -> str:
+    """A tenant's name in an index."""
+    return _joined([tenant])
+
+
+def tenant_of(name: str) -> str:
+    """Read :func:`tenant_member` back."""
+    return unquote(name)
+
+
 class Keys:
     """The keys of one bucket."""
 
@@ -75,6 +85,9 @@ class Keys:
 
         self.expiries = f"{self._tag}:expiries"
         """Sorted set: those that wait for an answer, by the moment at which the first of their requests is over."""
+
+        self.due = f"{self._tag}:due"
+        """Sorted set: the tenants whose runs wait for room on their account, and may fit now; all with the score 0."""
 
     def tenant(self, tenant: str) -> str:
         """Sorted set: a tenant's runs, by number."""
@@ -130,7 +143,7 @@ class Keys:
     def account(self, tenant: str) -> str:
         """Hash: what a tenant may spend and what its runs have, as JSON in ``body``, and a ``stamp`` of its own.
 
-        Every write of the two that follow stamps it.
+        Every write of the three that follow stamps it.
         """
         return f"{self._tag}:account:{_joined([tenant])}"
 
@@ -139,8 +152,12 @@ class Keys:
         return f"{self._tag}:opened:{_joined([tenant])}"
 
     def waiting(self, tenant: str) -> str:
-        """Hash: by run, the fence under which it was last turned away by the tenant's account."""
+        """Sorted set: the runs that the tenant's account has turned away, by number."""
         return f"{self._tag}:waiting:{_joined([tenant])}"
+
+    def wanted(self, tenant: str) -> str:
+        """Hash: by run, for those that wait, what it asked for, and under which fence, as JSON."""
+        return f"{self._tag}:wanted:{_joined([tenant])}"
 
     def resume(self, run: RunKey) -> str:
         """Hash: who resumes the run (I9), ``owner``, ``fence``, ``expires_at``, and a ``stamp`` of its own."""

@@ -14,8 +14,16 @@ from adk_worker.adapters import adapter
 from adk_worker.events import Event
 from adk_worker.history import StoredSegment
 from adk_worker.ledger.accounts import Account
+from adk_worker.ledger.amounts import Amount
 from adk_worker.ledger.booking import Ledger, Reservation
-from adk_worker.memory.data import StoredApprovals, StoredCheckpoint, StoredClaim, StoredEvent, StoredRun
+from adk_worker.memory.data import (
+    StoredApprovals,
+    StoredCheckpoint,
+    StoredClaim,
+    StoredEvent,
+    StoredRun,
+    StoredWait,
+)
 from adk_worker.messages import canonical_json
 from adk_worker.transitions.claims import ResumeClaim
 from adk_worker.transitions.leases import Holding, LeaseState
@@ -230,6 +238,19 @@ def reservation_text(reservation: Reservation) -> str:
 def reservation_of(text: str | None) -> Reservation | None:
     """Read :func:`reservation_text` back."""
     return None if text is None else adapter(Reservation).validate_json(text)
+
+
+def wait_text(wait: StoredWait) -> str:
+    """What a run that waits asked for, as its field holds it."""
+    return canonical_json([wait.number, wait.fence, wait.wanted.tokens, wait.wanted.cost_micros])
+
+
+def wait_of(text: str | None) -> StoredWait | None:
+    """Read :func:`wait_text` back."""
+    if text is None:
+        return None
+    number, fence, tokens, cost_micros = json.loads(text)
+    return StoredWait(number, fence, Amount(tokens, cost_micros))
 
 
 def segment_field(end: tuple[int, str]) -> str:

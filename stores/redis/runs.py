@@ -19,6 +19,7 @@ from adk_worker.lease import RunLease, check_ttl
 from adk_worker.ledger.accounts import Account
 from adk_worker.ledger.amounts import BudgetChange
 from adk_worker.ledger.booking import Reservation
+from adk_worker.ledger.rounds import Round
 from adk_worker.memory import MemoryRunStore
 from adk_worker.memory.data import RunKey
 from adk_worker.memory.reading import number_of
@@ -232,12 +233,15 @@ class RedisRunStore:
             lambda data: at_once(MemoryRunStore(data).change_account(tenant, change=change, by=by)),
         )
 
+    async def rounds_due(self, *, limit: int, after: str | None = None) -> tuple[Sequence[Round], str | None]:
+        return await self._server.run(lambda process: accounts.rounds_due(process, limit=limit, after=after))
+
     async def requeue_over_budget(
-        self, tenant: str, *, by: Actor, policy: FleetPolicy, limit: int, after: str | None = None
-    ) -> tuple[Sequence[Submitted], str | None]:
-        check_name(tenant, what="tenant")
+        self, made: Round, *, by: Actor, policy: FleetPolicy, limit: int
+    ) -> tuple[Sequence[Submitted], Round | None]:
+        check_name(made.tenant, what="tenant")
         return await self._server.run(
-            lambda process: accounts.requeue(process, tenant, by=by, policy=policy, limit=limit, after=after)
+            lambda process: accounts.requeue(process, made, by=by, policy=policy, limit=limit)
         )
 
     async def get(self, run_id: str, *, tenant: str) -> Run | None:

@@ -147,9 +147,20 @@ class Process:
         except StoreUnavailableError as error:
             raise CommitUnknownError(store=self.store, reason=error.reason) from error
 
-    def fields(self, key: str) -> Sequence[str]:
-        """The names of a hash's fields."""
-        found: Sequence[str] = self.ask(lambda client: client.hkeys(key), reading=True)
+    def numbered(self, key: str, *, above: int, limit: int) -> Sequence[tuple[str, int]]:
+        """The names in a sorted set with a number above that, in order, and these numbers; up to ``limit``."""
+        found = self.ask(
+            lambda client: client.zrangebyscore(key, f"({above}", "+inf", start=0, num=limit, withscores=True),
+            reading=True,
+        )
+        return [(name, int(number)) for name, number in found]
+
+    def named(self, key: str, *, behind: str | None, limit: int) -> Sequence[str]:
+        """The names in a sorted set of one score that come after that one, in order; up to ``limit``."""
+        first = "-" if behind is None else f"({behind}"
+        found: Sequence[str] = self.ask(
+            lambda client: client.zrangebylex(key, first, "+", start=0, num=limit), reading=True
+        )
         return found
 
     def call(self, script: str, keys: Sequence[str], arguments: Sequence[str | int | float] = ()) -> Any:

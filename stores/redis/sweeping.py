@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -96,22 +96,31 @@ def _act(data: RunData, run: RunKey, act: Callable[[RunData, RunKey], T | None])
 
 
 def _due(process: Process, limit: int, index: Callable[[Keys], str]) -> Sequence[tuple[float, RunKey]]:
-    """What has lapsed on all nodes that answer; one that is away is asked once, and holds up no other's runs."""
-    found: list[tuple[float, RunKey]] = []
+    return list(in_each(process, lambda bucket: _past(process, index(Keys(bucket)), limit)[1]))
+
+
+def in_each(process: Process, ask: Callable[[int], Iterable[T]], *, first: int = 0) -> Iterator[T]:
+    """What ``ask`` finds in each bucket, from the ``first`` on.
+
+    A node that is away is asked once, and holds up no other's runs.
+
+    :raises StoreUnavailableError: all are away.
+    """
     away: dict[str, StoreUnavailableError] = {}
-    asked = {process.place(bucket) for bucket in range(BUCKETS)}
-    for bucket in range(BUCKETS):
+    asked = {process.place(bucket) for bucket in range(first, BUCKETS)}
+    for bucket in range(first, BUCKETS):
         place = process.place(bucket)
         if place in away:
             continue
         try:
-            found += _past(process, index(Keys(bucket)), limit)[1]
+            found = ask(bucket)
         except StoreUnavailableError as error:
             away[place] = error
             _log.warning("not_swept", place=place, error=str(error))
+        else:
+            yield from found
     if len(away) == len(asked):
         raise next(iter(away.values()))
-    return found
 
 
 def _held(data: RunData, runs: Sequence[RunKey], host: str) -> Sequence[RunLease]:

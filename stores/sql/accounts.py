@@ -6,7 +6,8 @@ the order of tenants where there are several. Whoever has it locked waits for no
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, exists, or_, select, update
@@ -16,10 +17,12 @@ from adk_worker.adapters import adapter
 from adk_worker.ledger.accounts import Account, AccountChange
 from adk_worker.ledger.amounts import Amount, Budget, BudgetChange, Unaccounted
 from adk_worker.ledger.booking import Closed
+from adk_worker.ledger.rounds import Round
+from adk_worker.ledger.waitlist import Waitlist
 from stores.sql.dialects import PerDialect
 from stores.sql.locks import database_time
 from stores.sql.rows import Columns
-from stores.sql.schema import accounts
+from stores.sql.schema import DUE, accounts
 
 _THIS: Final = accounts.c.tenant == bindparam("for_tenant")
 _READ: Final = select(accounts).where(_THIS)
@@ -30,8 +33,15 @@ _LOCK_ALL: Final = (
     .order_by(accounts.c.tenant)
     .with_for_update()
 )
+_DUE: Final = (
+    select(accounts)
+    .where(DUE, accounts.c.tenant > bindparam("behind"))
+    .order_by(accounts.c.tenant)
+    .limit(bindparam("at_most"))
+)
 _SAVE: Final = update(accounts).where(_THIS)
 _CREATE: Final = PerDialect(lambda insert: insert(accounts).on_conflict_do_nothing())
+_WAITS: Final = tuple(field.name for field in fields(Waitlist))
 HAS_LIMITS: Final = exists().where(
     _THIS, or_(accounts.c.limit_tokens.is_not(None), accounts.c.limit_cost_micros.is_not(None))
 )
@@ -81,6 +91,19 @@ def change(tx: Connection, tenant: str, change: BudgetChange, *, by: Actor) -> A
     return account
 
 
+def due(tx: Connection, *, limit: int, behind: str) -> Sequence[Round]:
+    """Rounds that are to be made, of tenants whose names come after ``behind``, in order; only reads."""
+    rows = tx.execute(_DUE, {"behind": behind, "at_most": limit}).mappings()
+    return [Round.begun(row["tenant"], _account_of(row)) for row in rows]
+
+
+def serve(tx: Connection, made: Round) -> None:
+    """Note that a round is over."""
+    account = lock(tx, made.tenant)
+    if account is not None and (after := made.served(account)) != account:
+        save(tx, made.tenant, after)
+
+
 def _account_of(row: Columns) -> Account:
     return Account(
         limits=Budget(row["limit_tokens"], row["limit_cost_micros"]),
@@ -90,6 +113,7 @@ def _account_of(row: Columns) -> Account:
             row["unaccounted_calls"], Amount(row["unaccounted_tokens"], row["unaccounted_cost_micros"])
         ),
         changes=adapter(tuple[AccountChange, ...]).validate_python(row["changes"]),
+        waitlist=Waitlist(*(row[f"waits_{name}"] for name in _WAITS)),
     )
 
 
@@ -105,4 +129,5 @@ def _columns(account: Account) -> dict[str, Any]:
         "unaccounted_tokens": account.unaccounted.amount.tokens,
         "unaccounted_cost_micros": account.unaccounted.amount.cost_micros,
         "changes": adapter(tuple[AccountChange, ...]).dump_python(account.changes, mode="json"),
+        **{f"waits_{name}": getattr(account.waitlist, name) for name in _WAITS},
     }

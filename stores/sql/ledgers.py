@@ -13,20 +13,21 @@ from adk_worker.actors import Actor
 from adk_worker.errors import RunNotFoundError
 from adk_worker.lease import RunLease
 from adk_worker.ledger import booking
-from adk_worker.ledger.amounts import BudgetChange
-from adk_worker.ledger.booking import Booked, Refusal, Reservation, Scope
+from adk_worker.ledger.accounts import Account
+from adk_worker.ledger.amounts import Amount, BudgetChange
+from adk_worker.ledger.booking import Booked, Ledger, Refusal, Reservation, Scope
 from adk_worker.runs import Committed, Submitted
 from adk_worker.transitions import budgets as budget_transitions
 from adk_worker.transitions import runs as run_transitions
 from adk_worker.transitions.runs import Attention, FleetPolicy, Phase, Verdict
 from stores.sql import accounts, journal
 from stores.sql.locks import LockedRun, lock_run
-from stores.sql.rows import ledger_column
+from stores.sql.rows import ledger_column, ledger_of
 from stores.sql.schema import runs
 from stores.sql.writing import committed, end_cancelled, run_under, unless_refused
 
 _PARKED: Final = (
-    select(runs.c.run_id, runs.c.number)
+    select(runs.c.run_id, runs.c.number, runs.c.ledger)
     .where(
         runs.c.tenant == bindparam("for_tenant"),
         runs.c.phase == Phase.PARKED.value,
@@ -68,7 +69,8 @@ def _reserve_on(tx: Connection, tenant: str, before: Booked, asked: Reservation)
     stands = account if before.closed is None else account.close(before.closed)
     refusal = stands.refusal(asked.amount)
     reserves = stands.limits.limited and refusal is None
-    after = stands.reserve(asked) if reserves else stands
+    after = stands.turn_away() if refusal is not None else stands
+    after = after.reserve(asked) if reserves else after
     if after != account:
         accounts.save(tx, tenant, after)
     return refusal or reserves
@@ -107,10 +109,21 @@ def change_budget(
     return Submitted(run.view(updated_at=run.at.now, ledger=column), None)
 
 
-def parked_over_budget(tx: Connection, tenant: str, *, limit: int, behind: int) -> Sequence[tuple[str, int]]:
-    """The ids and numbers of runs that are parked for a budget, of the tenant's or their own; only reads."""
-    rows = tx.execute(_PARKED, {"for_tenant": tenant, "behind": behind, "at_most": limit})
-    return [(row.run_id, row.number) for row in rows]
+def parked_over_budget(
+    tx: Connection, tenant: str, *, limit: int, behind: int
+) -> tuple[Account | None, Sequence[tuple[str, int, Amount | None]]]:
+    """The account, and the runs that are parked for a budget, the oldest first: id, number, and what each asked for.
+
+    ``None`` for one that is parked on its own budget. Only reads.
+    """
+    account = accounts.read(tx, tenant)
+    rows = tx.execute(_PARKED, {"for_tenant": tenant, "behind": behind, "at_most": limit}).mappings()
+    return account, [(row["run_id"], row["number"], _wanted(ledger_of(row))) for row in rows]
+
+
+def _wanted(kept: Ledger) -> Amount | None:
+    refused = kept.refused
+    return refused.wanted if refused is not None and refused.scope is Scope.TENANT else None
 
 
 def requeue_waiting(tx: Connection, tenant: str, run_id: str, *, by: Actor, policy: FleetPolicy) -> Submitted | None:

@@ -21,6 +21,7 @@ from adk_worker.lease import RunLease, check_holder, check_ttl
 from adk_worker.ledger.accounts import Account
 from adk_worker.ledger.amounts import BudgetChange
 from adk_worker.ledger.booking import Reservation
+from adk_worker.ledger.rounds import Round
 from adk_worker.names import check_name, check_run
 from adk_worker.outcomes import ToolOutcome
 from adk_worker.pruning import Prune, Pruned
@@ -217,21 +218,35 @@ class SqlRunStore:
         check_name(tenant, what="tenant")
         return await self._database.write(lambda tx: accounts.change(tx, tenant, change, by=by))
 
+    async def rounds_due(self, *, limit: int, after: str | None = None) -> tuple[Sequence[Round], str | None]:
+        # One more than asked for tells whether there is a next page.
+        found = await self._database.read(lambda tx: accounts.due(tx, limit=limit + 1, behind=after or ""))
+        return found[:limit], found[limit - 1].tenant if len(found) > limit else None
+
     async def requeue_over_budget(
-        self, tenant: str, *, by: Actor, policy: FleetPolicy, limit: int, after: str | None = None
-    ) -> tuple[Sequence[Submitted], str | None]:
-        check_name(tenant, what="tenant")
-        behind = reading.cursor(after) or 0
-        # One more than asked for tells whether there is a next batch.
-        found = await self._database.read(
+        self, made: Round, *, by: Actor, policy: FleetPolicy, limit: int
+    ) -> tuple[Sequence[Submitted], Round | None]:
+        tenant = check_name(made.tenant, what="tenant")
+        behind = reading.cursor(made.after) or 0
+        account, found = await self._database.read(
             lambda tx: ledgers.parked_over_budget(tx, tenant, limit=limit + 1, behind=behind)
         )
+        if account is None:
+            return (), None
         queued: list[Submitted] = []
-        for run_id, _ in found[:limit]:
+        for run_id, _, wanted in found[:limit]:
+            made = made if wanted is None else made.meet()
+            if wanted is None or not made.fits(account, wanted):
+                continue
             requeue = partial(ledgers.requeue_waiting, tenant=tenant, run_id=run_id, by=by, policy=policy)
             submitted = await self._database.write(requeue)
-            queued += [] if submitted is None else [submitted]
-        return queued, str(found[limit - 1][1]) if len(found) > limit else None
+            if submitted is not None:
+                made = made.promise(wanted)
+                queued.append(submitted)
+        if len(found) > limit:
+            return queued, made.on(str(found[limit - 1][1]))
+        await self._database.write(lambda tx: accounts.serve(tx, made))
+        return queued, None
 
     async def get(self, run_id: str, *, tenant: str) -> Run | None:
         check_run(tenant, run_id)

@@ -299,8 +299,18 @@ accounts: Final = Table(
     Column("unaccounted_cost_micros", BigInteger, nullable=False),
     # JSON list of the newest changes of the limits: who, when, to what.
     Column("changes", Json, nullable=False),
-    info=_stored(fillfactor=70),
+    # How often a run was turned away, and up to which of those times nobody waits any more.
+    Column("waits_joined", BigInteger, nullable=False),
+    Column("waits_left", BigInteger, nullable=False),
+    # How often room came back while somebody may have waited, and up to which of those times the reaper, or whoever
+    # raised a limit, has been round.
+    Column("waits_freed", BigInteger, nullable=False),
+    Column("waits_served", BigInteger, nullable=False),
+    postgresql_with={"fillfactor": 70},
 )
+# For the reaper. Neither of the two changes with a reservation or its end while nobody waits (HOT).
+DUE: Final = accounts.c.waits_freed > accounts.c.waits_served
+Index("adk_accounts_due", accounts.c.tenant, postgresql_where=DUE, sqlite_where=DUE)
 
 resumes: Final = Table(
     # Who is resuming a run (I9).

@@ -230,6 +230,14 @@ class FleetUnderTest:
             arguments += ["--concurrency", str(slots)]
         return self.celery(name, *arguments, ready=" ready.", wrapped=wrapped, **environment)
 
+    def adk(self, name: str, *arguments: str, **environment: str) -> Process:
+        """Start ``adk``, for a test that injures it."""
+        command = [sys.executable, "-m", "adk_worker.cli", *arguments]
+        process = Process(name, command, log=self.folder / f"{name}.log", environment=self.environment(**environment))
+        self._processes.append(process)
+        self._guard.watch(process.pid)
+        return process
+
     def backstage(self) -> None:
         """Start what reaps: beat, and a worker of the control queue."""
         self.celery("beat", "beat", "-l", "INFO", "-s", str(self.folder / "beat-schedule"), "--pidfile", "")

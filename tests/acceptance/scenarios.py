@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from adk_worker.ledger.amounts import BudgetChange, Kind
 from adk_worker.runs import Dispatch, RunStatus
 from adk_worker.transitions.runs import Attention
 from tests.acceptance import broker
@@ -200,6 +201,34 @@ def killed_between_commit_and_publish(fleet: FleetUnderTest, *, pool: str, behin
     fleet.worker("heir", pool=pool)
     fleet.done_once(run_id)
     assert fleet.events(run_id, "published_again"), fleet.events(run_id)
+
+
+def killed_in_a_raise(fleet: FleetUnderTest, *, store: Proxy, at: bytes) -> None:
+    """Whoever raises a tenant's limit dies once it is written, as they ask for the runs that it lets go on (``at``).
+
+    The fleet is not reaped until then, so that nobody else sees to these.
+    """
+    names = [f"raised-{number}" for number in range(3)]
+    fleet.worker("worker", ADK_AGENTS="tests.acceptance.spenders")
+    fleet.sync.change_account("acme", change=BudgetChange(to={Kind.TOKENS: 1}), by="ann")
+    for name in names:
+        fleet.sync.submit("spender", "a seat to Berlin, please", tenant="acme", run_id=name)
+    parked = [fleet.rests(name, RunStatus.PARKED) for name in names]
+    reached = store.hold_request(at)
+    said = ("budget", "raise", "--tenant", "acme", "--tokens", "1000000")
+    victim = fleet.adk("victim", *said, ADK_STORE_URL=store.url(fleet.store_url))
+    reached.wait(within=fleet.patience)
+    victim.kill()
+    reached.release()
+    limit, left = fleet.sync.account("acme").limits, [fleet.run(name) for name in names]
+    fleet.backstage()
+    for name in names:
+        fleet.ends(name)
+    fleet.done_once(*names)
+    assert (limit.tokens, left) == (1_000_001, parked)
+    for name in names:
+        (event,) = fleet.events(name, "requeued")
+        assert event.data["by"] == "system:budget"
 
 
 def locking(run_id: str) -> Callable[[bytes], bool]:

@@ -31,12 +31,13 @@ def make_fleet(
     """Make a fleet on a store in Redis, with short times, reaped; all of it ends with the test."""
     with ExitStack() as stack:
 
-        def make(store_url: str) -> FleetUnderTest:
+        def make(store_url: str, *, reaped: bool = True) -> FleetUnderTest:
             fleet = FleetUnderTest(
                 tmp_path, store_url=made(store_url), broker_url=redis_url, travel=travel, guard=orphan_guard
             )
             stack.callback(fleet.close)
-            fleet.backstage()
+            if reaped:
+                fleet.backstage()
             return fleet
 
         yield make
@@ -51,6 +52,12 @@ def fleet(make_fleet: Callable[[str], FleetUnderTest], store: RedisServer) -> Fl
 def test_a_worker_killed_in_a_model_call(fleet):
     """The frontier before it is carried on; no call of a tool is repeated."""
     scenarios.killed_in_a_model_call(fleet, pool="threads")
+
+
+def test_a_raise_whose_program_is_killed_is_carried_through(make_fleet, store):
+    """P3: between the write of a tenant's limit and the runs that were parked on it."""
+    with Proxy(store.port) as proxy:
+        scenarios.killed_in_a_raise(make_fleet(store.url(), reaped=False), store=proxy, at=b":waiting:")
 
 
 def test_a_worker_killed_between_effect_and_record(fleet):

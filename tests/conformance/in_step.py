@@ -27,6 +27,7 @@ from adk_worker.errors import AdkError, HistoryUnavailableError, StaleFenceError
 from adk_worker.filters import RunFilter
 from adk_worker.ledger.amounts import Amount, BudgetChange, Kind
 from adk_worker.ledger.booking import Charge
+from adk_worker.ledger.rounds import Round
 from adk_worker.memory import memory_stores
 from adk_worker.messages import Message
 from adk_worker.runs import RunStatus
@@ -52,6 +53,8 @@ _TIMES = {
     "stands",  # a sentence with one
     "updated_at",
 }
+_OWN = {"id", "waitlist", "empty"}
+"""What is the store's own: of events' ids only that they rise is promised, of a waitlist that nobody stays on it."""
 _RECENT = st.sampled_from([0, 0, 0, 0, 0, 1, 2, 3])
 """How many back: the newest lease or claim is what a worker most often presents."""
 _OUTCOMES = st.sampled_from([BOOKED, REFUSED])
@@ -74,8 +77,7 @@ def alike(value):
     elif is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
-        # An event's id is the store's own: only that they rise is promised, and that is for the suites.
-        return {key: (item is None) if key in _TIMES else alike(item) for key, item in value.items() if key != "id"}
+        return {key: (item is None) if key in _TIMES else alike(item) for key, item in value.items() if key not in _OWN}
     return [alike(item) for item in value]
 
 
@@ -456,8 +458,11 @@ class InStep(RuleBasedStateMachine):
         self._do(lambda stores: stores.runs.change_account(tenant, change=change, by=ANN))
 
         async def requeued(stores):
-            found, _ = await stores.runs.requeue_over_budget(tenant, by=ANN, policy=PATIENT, limit=100)
-            return sorted(found, key=lambda one: one.run.run_id)
+            account = await stores.runs.account(tenant)
+            if account is None:
+                return None
+            begun = Round.begun(tenant, account)
+            return await stores.runs.requeue_over_budget(begun, by=ANN, policy=PATIENT, limit=100)
 
         self._do(requeued)
         at = self._at

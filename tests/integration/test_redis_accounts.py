@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
-from adk_worker.conformance.runs.accounts import account_of, charge, grant
-from adk_worker.conformance.runs.driver import ANN, TENANT, Driver
+from adk_worker.conformance.runs.accounts import account_of, charge, grant, workers
+from adk_worker.conformance.runs.driver import TENANT, Driver
+from adk_worker.conformance.runs.prune import OVER
+from adk_worker.conformance.runs.waitlist import begun, due, go_round, parked, sweep_up
 from adk_worker.ledger.amounts import Amount, BudgetChange, Kind, Unaccounted
 from adk_worker.ledger.booking import Reservation
 from adk_worker.memory import MemoryRunStore
-from adk_worker.transitions.runs import Then, Verdict
-from stores.redis import RedisOptions, open_redis
+from adk_worker.runs import RunStatus
+from adk_worker.transitions.runs import Attention, Then, Verdict
+from stores.redis import RedisOptions, accounts, open_redis
 from stores.redis.data import RunData
-from stores.redis.keys import bucket_of_run, bucket_of_tenant
+from stores.redis.keys import Keys, bucket_of_run, bucket_of_tenant, run_of
 from stores.redis.reference import at_once
+from stores.redis.rows import wait_of
 from stores.redis.server import Server
 from stores.redis.transaction import Applied, Transaction
 from tests.redis_stores import made
@@ -157,10 +164,86 @@ async def test_a_run_that_is_turned_away_as_the_limit_is_raised_asks_again(serve
     turned_away = at_once(MemoryRunStore(data).reserve(lease, Reservation(1, lease.fence, Amount(5000))))
     await grant(stores, BudgetChange(by={Kind.TOKENS: 9000}))
 
-    queued, _ = await stores.runs.requeue_over_budget(TENANT, by=ANN, policy=driver.policy, limit=10)
+    queued = await go_round(stores, await begun(stores))
     landed = data.flush()
+    still = await due(stores)
     committed = await driver.reserve(lease, 5000)
 
     assert turned_away.verdict is Verdict.PARKED
-    assert (list(queued), landed) == ([], Applied.MOVED)
+    assert (queued, landed) == ([], Applied.MOVED)
     assert committed.verdict is Verdict.DONE
+    # It counts as one that the round has queued: it may come to take less, or nothing.
+    assert [one.tenant for one in still] == [TENANT]
+    await sweep_up(stores)
+    assert waiting(process) == {}
+
+
+def waiting(process):
+    """What the account has of runs that wait, by run; the index beside it has the same."""
+    keys = Keys(bucket_of_tenant(TENANT))
+    noted = process.client.hgetall(keys.wanted(TENANT))
+    assert sorted(process.client.zrange(keys.waiting(TENANT), 0, -1)) == sorted(noted)
+    return {run_of(name)[1]: wait_of(text).fence for name, text in noted.items()}
+
+
+async def test_a_run_that_does_not_wait_any_more_is_forgotten_by_the_account(server, stores):
+    """P3: one that has ended, is pruned, is parked for something else, or was taken again since; none is written."""
+    await grant(stores, BudgetChange(to={Kind.TOKENS: 1}))
+    drivers = await parked(stores, 5, 500)
+    process = server.blocking()
+    pruned, ended, other, taken, waits = drivers
+    await pruned.cancel()
+    await stores.runs.prune(OVER, limit=10)
+    await ended.cancel()
+    for driver in (other, taken):
+        await driver.requeue()
+    its = await other.worker()
+    await stores.runs.park(its, attention=Attention.HISTORY_UNAVAILABLE, detail="no transcript")
+    lease = await taken.worker()
+    row = Keys(bucket_of_run((TENANT, taken.run_id))).run((TENANT, taken.run_id))
+    stamp = process.client.hget(row, "stamp")
+    noted = waiting(process)
+    await grant(stores, BudgetChange(to={Kind.TOKENS: 3000}))
+
+    queued = await go_round(stores, await begun(stores))
+
+    assert sorted(noted) == [driver.run_id for driver in drivers]
+    assert [one.run.run_id for one in queued] == [waits.run_id]
+    assert waiting(process) == {}
+    assert process.client.hget(row, "stamp") == stamp
+    assert (await taken.reserve(lease, 500)).verdict is Verdict.DONE
+
+
+async def test_a_run_that_is_turned_away_anew_is_not_forgotten(server, stores, monkeypatch):
+    """P3: between its being queued and the account's being told."""
+    await grant(stores, BudgetChange(to={Kind.TOKENS: 1}))
+    (driver,) = await parked(stores, 1, 500)
+    await grant(stores, BudgetChange(to={Kind.TOKENS: 1000}))
+    ((first, its),) = await workers(stores, 1, prefix="first")
+    process = server.blocking()
+    forget = accounts._forget  # noqa: SLF001
+
+    def late(data, run, wait):
+        monkeypatch.undo()
+        at_once_elsewhere(first.reserve(its, 900))
+        at_once_elsewhere(turned_away(driver))
+        return forget(data, run, wait)
+
+    monkeypatch.setattr(accounts, "_forget", late)
+
+    await go_round(stores, await begun(stores))
+
+    assert list(waiting(process)) == [driver.run_id]
+    await first.commit(its, 1, charge=charge(10))
+    await sweep_up(stores)
+    assert (await driver.run()).status is RunStatus.QUEUED
+
+
+async def turned_away(driver):
+    assert (await driver.reserve(await driver.worker(), 500)).verdict is Verdict.PARKED
+
+
+def at_once_elsewhere(work):
+    """Carry it out on a thread and a loop of its own."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()

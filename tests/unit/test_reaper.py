@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from adk_worker.actors import Actor
+from adk_worker.ledger.amounts import Amount, BudgetChange, Kind
+from adk_worker.ledger.booking import Reservation
 from adk_worker.memory import MemoryData, memory_stores
 from adk_worker.reaper import SweepReport, bury, sweep
 from adk_worker.runs import Dispatch, NewRun, RunStatus
@@ -216,3 +218,71 @@ class TestADeathThatIsKnown:
         await fleet.hold("run_1", holder="host/1")
         assert await bury(fleet.runs, fleet, policy, tenant="acme", run_id="run_1", holder="host/1") is None
         assert (await fleet.get("run_1")).attention is Attention.POISONED
+
+
+# --- over budget ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def waiting(fleet):
+    """A fleet with three runs that were parked on their tenant's limit, which has been raised; nobody went on."""
+    await fleet.runs.change_account("acme", change=BudgetChange(to={Kind.TOKENS: 1}), by=Actor("ann"))
+    for number in range(3):
+        lease = await fleet.hold(f"run_{number}", holder=f"host/{number}")
+        await fleet.runs.reserve(lease, Reservation(1, lease.fence, Amount(100)))
+    await fleet.runs.change_account("acme", change=BudgetChange(to={Kind.TOKENS: 1000}), by=Actor("ann"))
+    return fleet
+
+
+async def test_who_waits_for_room_goes_on_with_the_sweep(waiting):
+    """P3: whoever raised the limit died before they could see to it; it is told who did."""
+    report = await waiting.sweep(batch=1)
+
+    assert report == SweepReport(afforded=3)
+    runs = [await waiting.get(f"run_{number}") for number in range(3)]
+    assert waiting.sent == [Dispatch("acme", run.run_id, run.fence, recovery=True) for run in runs]
+    (event,) = [one for one in await waiting.runs.events("run_0", tenant="acme") if one.kind == "requeued"]
+    assert event.data["by"] == "system:budget"
+    assert await waiting.sweep() == SweepReport()
+
+
+async def test_who_waits_for_room_is_queued_also_while_the_broker_is_away(waiting):
+    """P3: and published once it is back."""
+    waiting.broker_away = True
+    report = await waiting.sweep()
+    waiting.broker_away = False
+    later = await waiting.sweep(after=30)
+
+    assert report == SweepReport(afforded=3, unpublished=3)
+    assert (later.published_again, len(waiting.sent)) == (3, 3)
+
+
+async def test_a_sweep_that_has_lost_the_broker_begins_no_round(waiting):
+    """P3: the next one does."""
+    for number in range(3):
+        await waiting.submit(f"lost_{number}")
+    waiting.broker_away = True
+    away = await waiting.sweep(after=30)
+    waiting.broker_away = False
+
+    assert (away.afforded, (await waiting.get("run_0")).status) == (0, RunStatus.PARKED)
+    assert (await waiting.sweep()).afforded == 3
+
+
+async def test_a_tenant_whose_runs_cannot_be_read_holds_up_no_other(waiting, monkeypatch):
+    """P3, T1."""
+    await waiting.runs.change_account("a", change=BudgetChange(to={Kind.TOKENS: 1}), by=Actor("ann"))
+    submitted = await waiting.runs.submit(NewRun(tenant="a", run_id="r", agent="booking", input="book"), policy=POLICY)
+    taken = await waiting.runs.take("r", tenant="a", ticket=submitted.ticket, holder="host/a", ttl_seconds=60)
+    await waiting.runs.reserve(taken.lease, Reservation(1, taken.lease.fence, Amount(100)))
+    await waiting.runs.change_account("a", change=BudgetChange(to={Kind.TOKENS: 1000}), by=Actor("ann"))
+    whole = type(waiting.runs).requeue_over_budget
+
+    async def broken(self, made, **how):
+        if made.tenant == "a":
+            raise ValueError("no ledger at all")
+        return await whole(self, made, **how)
+
+    monkeypatch.setattr(type(waiting.runs), "requeue_over_budget", broken)
+
+    assert (await waiting.sweep()).afforded == 3

@@ -12,7 +12,8 @@ from adk_worker.cli.answers.asked import GrantAnswer, RequestAnswer
 from adk_worker.cli.answers.model import Answer
 from adk_worker.deployment import Outlook
 from adk_worker.events import Event
-from adk_worker.ledger.accounts import Account
+from adk_worker.ledger.accounts import AccountChange
+from adk_worker.ledger.amounts import Amount, Budget, Unaccounted
 from adk_worker.ledger.booking import Ledger
 from adk_worker.outcomes import Effect, OutcomeKind
 from adk_worker.resume import ToolDisposition
@@ -216,6 +217,17 @@ class PruneAnswer(Answer):
     unloadable: list[UnloadableAnswer]
 
 
+class AccountAnswer(Answer):
+    """What a tenant may spend, and its runs have, from the moment at which it was first given limits."""
+
+    limits: Budget
+    spent: Amount
+    reserved: Amount
+    unaccounted: Unaccounted
+    changes: list[AccountChange]
+    """The newest changes of its limits, the newest last."""
+
+
 class BudgetAnswer(Answer):
     """What a run or a tenant may spend, and has. Costs are in millionths of a currency unit; no limit is null."""
 
@@ -224,7 +236,7 @@ class BudgetAnswer(Answer):
     """Null where it is the tenant's."""
     ledger: Ledger | None
     """A run's."""
-    account: Account | None
+    account: AccountAnswer | None
     """A tenant's; null for a run's, and for a tenant that was never given limits."""
     queued: int
     """How many runs that were parked on these limits are queued again."""

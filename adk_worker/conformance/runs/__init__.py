@@ -25,6 +25,7 @@ from adk_worker.conformance.runs.reseal import ResealConformance
 from adk_worker.conformance.runs.resting import RestingConformance
 from adk_worker.conformance.runs.submit import SubmitConformance
 from adk_worker.conformance.runs.take import TakeConformance
+from adk_worker.conformance.runs.waitlist import WaitlistConformance
 from adk_worker.runs import Stores
 
 
@@ -48,6 +49,7 @@ class RunStoreConformance(
     ResealConformance,
     BudgetsConformance,
     AccountsConformance,
+    WaitlistConformance,
 ):
     """Override the fixture ``make_store``: it gives a function that makes a bundle that nobody has used."""
 

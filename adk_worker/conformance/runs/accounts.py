@@ -7,16 +7,17 @@ from functools import partial
 import pytest
 
 from adk_worker.conformance.runs.budgets import charge
-from adk_worker.conformance.runs.driver import ANN, HASTY, PATIENT, TENANT, Driver
+from adk_worker.conformance.runs.driver import ANN, PATIENT, TENANT, Driver
 from adk_worker.conformance.runs.prune import OVER
-from adk_worker.conformance.waiting import Racer, race_in_threads
+from adk_worker.conformance.waiting import race_in_threads
 from adk_worker.errors import BudgetError, InvalidNameError
-from adk_worker.events import EventKind
 from adk_worker.lease import RunLease
 from adk_worker.ledger.accounts import Account
 from adk_worker.ledger.amounts import Amount, Budget, BudgetChange, Kind, Unaccounted
 from adk_worker.ledger.booking import Scope
-from adk_worker.runs import RunStatus, Stores, Submitted
+from adk_worker.ledger.rounds import Round
+from adk_worker.ledger.waitlist import Waitlist
+from adk_worker.runs import RunStatus, Stores
 from adk_worker.transitions.runs import Attention, Reason, Then, Verdict
 
 _RACERS = 6
@@ -84,7 +85,7 @@ class AccountsConformance:
         with pytest.raises(InvalidNameError):
             await grant(stores, tenant=name)
         with pytest.raises(InvalidNameError):
-            await stores.runs.requeue_over_budget(name, by=ANN, policy=PATIENT, limit=1)
+            await stores.runs.requeue_over_budget(Round(name, Waitlist()), by=ANN, policy=PATIENT, limit=1)
 
     async def test_a_worker_is_told_of_its_tenants_limits(self, stores: Stores) -> None:
         """P3: also where it asks again what it has taken; not any more once they are taken away."""
@@ -267,67 +268,3 @@ class AccountsConformance:
 
         account = await account_of(stores)
         assert (account.spent, account.reserved) == (Amount(7 * _RACERS), Amount())
-
-    async def test_no_run_stays_parked_beside_a_raise_that_lets_it_go_on(self, stores: Stores) -> None:
-        """P3: whichever comes first, the raise or the call that is turned away."""
-
-        async def raised() -> None:
-            await grant(stores, BudgetChange(by={Kind.TOKENS: 100_000}))
-            await stores.runs.requeue_over_budget(TENANT, by=ANN, policy=PATIENT, limit=100)
-
-        for number in range(_ROUNDS):
-            await grant(stores, BudgetChange(to={Kind.TOKENS: 0}))
-            racing = await workers(stores, _RACERS, prefix=f"round-{number}")
-            racers: list[Racer] = [partial(driver.reserve, lease, 10) for driver, lease in racing]
-
-            answers = await race_in_threads([raised, *racers])
-
-            assert not [answer for answer in answers if isinstance(answer, BaseException)]
-            assert [(await driver.run()).status for driver, _ in racing if (await driver.run()).status.resting] == []
-
-    # --- raising ----------------------------------------------------------------------------------------------
-
-    async def test_after_a_raise_its_parked_runs_are_queued_again_in_batches(self, stores: Stores) -> None:
-        """P3, P5: every one of them once, with a ticket to be dispatched."""
-        await grant(stores, BudgetChange(to={Kind.TOKENS: 1}))
-        runs = await workers(stores, 5)
-        for driver, lease in runs:
-            await driver.reserve(lease, 10)
-        await grant(stores, _BY_1000)
-
-        queued: list[Submitted] = []
-        cursor, batches = None, 0
-        while batches == 0 or cursor is not None:
-            found, cursor = await stores.runs.requeue_over_budget(TENANT, by=ANN, policy=PATIENT, limit=2, after=cursor)
-            assert len(found) <= 2
-            queued += found
-            batches += 1
-
-        assert sorted(one.run.run_id for one in queued) == [driver.run_id for driver, _ in runs]
-        for one in queued:
-            driver = Driver(stores, run_id=one.run.run_id)
-            assert await driver.run() == one.run
-            assert (one.run.status, one.run.fence, one.run.attention) == (RunStatus.QUEUED, one.ticket, None)
-            (event,) = await driver.events(EventKind.REQUEUED)
-            assert event.data == {"by": "ann", "os_user": "op-1"}
-            assert (await driver.reserve(await driver.worker(), 10)).verdict is Verdict.DONE
-
-    async def test_no_other_run_is_queued_again(self, stores: Stores) -> None:
-        """P3, T1: not one that is parked on its own limit, for something else, ended meanwhile, or another tenant's."""
-        await grant(stores, BudgetChange(to={Kind.TOKENS: 1}))
-        await grant(stores, BudgetChange(to={Kind.TOKENS: 1}), tenant="other")
-        own, elsewhere = Driver(stores, run_id="own"), Driver(stores, tenant="other", policy=HASTY)
-        await own.submit(budget=Budget(tokens=0))
-        await own.reserve(await own.worker(), 10)
-        await elsewhere.reserve(await elsewhere.worker(), 10)
-        (other, lease), (cancelled, its) = await workers(stores, 2)
-        await other.park(lease)
-        await cancelled.reserve(its, 10)
-        await cancelled.cancel()
-        before = [await driver.run() for driver in (own, elsewhere, other, cancelled)]
-        await grant(stores, _BY_1000)
-
-        answer = await stores.runs.requeue_over_budget(TENANT, by=ANN, policy=PATIENT, limit=10)
-
-        assert answer == ([], None)
-        assert [await driver.run() for driver in (own, elsewhere, other, cancelled)] == before

@@ -20,6 +20,7 @@ from adk_worker.memory.data import (
     StoredClaim,
     StoredEvent,
     StoredRun,
+    StoredWait,
 )
 from adk_worker.transitions.claims import ResumeClaim
 from adk_worker.transitions.leases import LeaseState
@@ -43,7 +44,7 @@ class Rows(BaseModel):
     approvals: list[tuple[RunKey, StoredApprovals]] = []
     accounts: list[tuple[str, Account]] = []
     opened: list[tuple[RunKey, Reservation]] = []
-    waiting: list[tuple[RunKey, int]] = []
+    waiting: list[tuple[RunKey, StoredWait]] = []
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 from adk_worker.conformance import RunStoreConformance
+from adk_worker.ledger.accounts import Account
 from adk_worker.ledger.amounts import Amount, Budget, Unaccounted
 from adk_worker.ledger.booking import Ledger
 from adk_worker.memory import MemoryRunStore
@@ -167,6 +168,80 @@ class Refreshing(MemoryRunStore):
         return submitted
 
 
+class Oblivious(MemoryRunStore):
+    """Raises a limit, and keeps nowhere that those who were parked on it have to go on (P3)."""
+
+    async def change_account(self, tenant, *, change, by):
+        before = self._data.accounts.get(tenant, Account()).waitlist
+        account = await super().change_account(tenant, change=change, by=by)
+        self._data.accounts[tenant] = replace(account, waitlist=before)
+        return account
+
+
+class Premature(MemoryRunStore):
+    """Takes a round for made that has looked at some of those who wait (P3)."""
+
+    async def requeue_over_budget(self, made, *, by, policy, limit):
+        answer = await super().requeue_over_budget(made, by=by, policy=policy, limit=limit)
+        stands = self._data.accounts[made.tenant]
+        served = stands.waitlist.serve(stands.waitlist, empty=False)
+        self._data.accounts[made.tenant] = replace(stands, waitlist=served)
+        return answer
+
+
+class Overtaken(MemoryRunStore):
+    """Takes a raise for seen to by the round that was under way (P3)."""
+
+    async def requeue_over_budget(self, made, *, by, policy, limit):
+        found, rest = await super().requeue_over_budget(made, by=by, policy=policy, limit=limit)
+        if rest is None and not made.moved and not found:
+            stands = self._data.accounts[made.tenant]
+            served = stands.waitlist.serve(stands.waitlist, empty=False)
+            self._data.accounts[made.tenant] = replace(stands, waitlist=served)
+        return found, rest
+
+
+class Eager(MemoryRunStore):
+    """Queues whoever waits, whether they fit or not (P3)."""
+
+    async def requeue_over_budget(self, made, *, by, policy, limit):
+        stands = self._data.accounts[made.tenant]
+        self._data.accounts[made.tenant] = replace(stands, limits=Budget())
+        answer = await super().requeue_over_budget(made, by=by, policy=policy, limit=limit)
+        after = self._data.accounts[made.tenant]
+        self._data.accounts[made.tenant] = replace(after, limits=stands.limits)
+        return answer
+
+
+class Promiscuous(MemoryRunStore):
+    """Promises the same room to all (P3)."""
+
+    async def requeue_over_budget(self, made, *, by, policy, limit):
+        answer = await super().requeue_over_budget(replace(made, promised=Amount()), by=by, policy=policy, limit=limit)
+        found, rest = answer
+        return found, None if rest is None else replace(rest, promised=Amount())
+
+
+class Unhearing(MemoryRunStore):
+    """Lets nobody know of room that a call has not taken (P3)."""
+
+    async def commit(self, lease, boundary, *, policy):
+        committed = await super().commit(lease, boundary, policy=policy)
+        if (stands := self._data.accounts.get(lease.tenant)) is not None:
+            served = stands.waitlist.serve(stands.waitlist, empty=False)
+            self._data.accounts[lease.tenant] = replace(stands, waitlist=served)
+        return committed
+
+
+class Restless(MemoryRunStore):
+    """Says that there is something to be done wherever room comes back, and nobody waits (P3)."""
+
+    async def commit(self, lease, boundary, *, policy):
+        if (stands := self._data.accounts.get(lease.tenant)) is not None:
+            self._data.accounts[lease.tenant] = replace(stands, waitlist=stands.waitlist.join())
+        return await super().commit(lease, boundary, policy=policy)
+
+
 def _lie(kind, seen_by):
     return Lie(RunStoreConformance, bundle(runs=kind), seen_by)
 
@@ -184,5 +259,12 @@ LIES = (
     _lie(Silent, "test_a_run_has_the_limits_that_it_was_submitted_with"),
     _lie(Silent, "test_a_worker_is_told_of_its_tenants_limits"),
     _lie(Reporting, "test_what_is_reserved_is_settled_by_the_boundary"),
+    _lie(Oblivious, "test_a_raise_whose_program_dies_is_carried_through_by_whoever_sweeps"),
+    _lie(Premature, "test_a_raise_whose_program_dies_is_carried_through_by_whoever_sweeps"),
+    _lie(Overtaken, "test_a_raise_during_a_round_is_not_lost"),
+    _lie(Eager, "test_what_does_not_fit_stays_parked"),
+    _lie(Promiscuous, "test_no_more_are_queued_than_there_is_room_for"),
+    _lie(Unhearing, "test_room_that_a_settlement_gives_back_is_for_those_who_wait"),
+    _lie(Restless, "test_where_nobody_waits_nothing_is_due"),
     _lie(Refreshing, "test_limits_are_changed_under_a_worker_and_hold_from_its_next_call_on"),
 )

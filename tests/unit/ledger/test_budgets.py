@@ -38,6 +38,7 @@ from adk_worker.messages import BinaryPart, Message, TextPart, ToolCallPart
 from adk_worker.model import ModelRequest
 from adk_worker.providers.policy import ModelPolicy, Price
 from adk_worker.providers.pydantic_ai import PydanticAIProvider
+from adk_worker.reaper import sweep
 from adk_worker.registry import Registry
 from adk_worker.steps import Stepper
 
@@ -214,8 +215,8 @@ async def test_a_fleets_run_crosses_its_budget_and_goes_on_after_a_raise(fleet, 
     assert kinds.count("parked") == kinds.count("budget_changed") == kinds.count("requeued") == 1
 
 
-async def test_a_tenants_raise_has_its_runs_go_on(fleet, carry):
-    """P3: those that were parked on it, published at once."""
+async def test_a_tenants_raise_has_its_runs_go_on(fleet, carry, stores):
+    """P3: those that were parked on it and fit, published at once; the last one with the next sweep."""
     looking, _ = agent()
     account, _ = await fleet.change_account("acme", change=BudgetChange(to={Kind.TOKENS: 450}), by="ann")
     for number in range(3):
@@ -225,8 +226,10 @@ async def test_a_tenants_raise_has_its_runs_go_on(fleet, carry):
 
     account, queued = await fleet.change_account("acme", change=MORE, by="ann")
     await carry(looking)
+    report = await sweep(stores.runs, fleet._dispatcher, PATIENT)  # noqa: SLF001
+    await carry(looking)
 
-    assert len(parked) == queued == 3
+    assert (len(parked), queued, report.afforded) == (3, 2, 1)
     assert account.limits == Budget(tokens=1450)
     assert {run.status async for run in fleet.list(tenant="acme")} == {RunStatus.COMPLETED}
     settled = await fleet.account("acme")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from adk_worker.errors import NotAllowedError
+from adk_worker.errors import ConfigurationError, NotAllowedError
 from adk_worker.names import check_name
 from adk_worker.results import text_of
 
@@ -74,6 +74,7 @@ async def verify(
     """Ask the verifier, if there is one. It fails closed.
 
     :raises NotAllowedError: it raised, or answered with something, which a hook that returns its verdict does.
+    :raises ConfigurationError: it was named, and cannot be found.
     """
     if verifier is None:
         return
@@ -81,7 +82,7 @@ async def verify(
         answer: object = verifier(actor, action.value, tenant=tenant, run_id=run_id)
         if inspect.isawaitable(answer):
             answer = await answer
-    except NotAllowedError:
+    except (NotAllowedError, ConfigurationError):
         raise
     except Exception as error:
         raise NotAllowedError(actor=actor.name, action=action.value, reason=text_of(error)) from error

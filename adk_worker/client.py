@@ -85,7 +85,7 @@ class Fleet(People):
 
     @classmethod
     def from_settings(cls, *, verifier: Verifier | None = None) -> Fleet:
-        """The fleet that ``ADK_STORE_URL`` and ``ADK_BROKER_URL`` name. ``verifier`` is as for :class:`Fleet`.
+        """The fleet that ``ADK_STORE_URL`` and ``ADK_BROKER_URL`` name. ``verifier`` comes before ``ADK_VERIFIER``.
 
         :raises ConfigurationError: a setting is missing or wrong; every one that is, is named.
         """

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Iterator, Sequence
-from types import ModuleType
 
 from adk_worker.agent import Agent
 from adk_worker.errors import AgentImportError, ConfigurationError, RevisionMismatchError, UnknownAgentError
-from adk_worker.results import text_of
+from adk_worker.importing import imported
 
 
 class Registry:
@@ -81,7 +79,7 @@ class Registry:
 
 
 def _agents_of(name: str) -> list[Agent]:
-    module = _imported(name)
+    module = imported(name, refused=lambda reason: AgentImportError(module=name, reason=reason))
     found = [value for key, value in vars(module).items() if isinstance(value, Agent) and not key.startswith("_")]
     listed = getattr(module, "agents", ())
     if isinstance(listed, list | tuple):
@@ -94,12 +92,3 @@ def _agents_of(name: str) -> list[Agent]:
             f"module {name!r} of ADK_AGENTS has no agents: put an Agent(…) at its top level, or a list named agents."
         )
     return found
-
-
-def _imported(name: str) -> ModuleType:
-    if not all(step.isidentifier() for step in name.split(".")):
-        raise AgentImportError(module=name, reason="that is not the dotted name of a module")
-    try:
-        return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
-        raise AgentImportError(module=name, reason=text_of(error)) from error

@@ -53,10 +53,19 @@ def _url(value: str) -> str:
     return value
 
 
+def _target(value: str) -> str:
+    module, separator, name = value.strip().partition(":")
+    if not (separator and module and name.isidentifier()):
+        wanted = "has to name a function of a module, such as {example}"
+        raise PydanticCustomError("target", wanted, {"example": "myshop.rights:may"})
+    return value.strip()
+
+
 Url = Annotated[str, AfterValidator(_url)]
 Seconds = Annotated[float, Field(gt=0, le=_LONGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Limit = Annotated[int, Field(ge=0, le=HIGHEST)]
+Target = Annotated[str, AfterValidator(_target)]
 
 
 class Settings(BaseSettings):
@@ -86,6 +95,10 @@ class Settings(BaseSettings):
     )
     agents: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Modules that hold the agents, separated by commas: myshop.agents,myshop.refunds."
+    )
+    verifier: Target | None = Field(
+        default=None,
+        description="What says who may do what (P5): a function, as myshop.rights:may. The same wherever people act.",
     )
     migrate_url: Url | None = Field(
         default=None,

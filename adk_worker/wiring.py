@@ -54,8 +54,17 @@ def make_registry(settings: Settings) -> Registry | None:
     return Registry.load(settings.agents)
 
 
+def make_verifier(settings: Settings) -> Verifier | None:
+    """What says who may do what, if the settings name it; imported once somebody acts."""
+    if settings.verifier is None:
+        return None
+    from adk_worker.rights import NamedVerifier  # noqa: PLC0415 - where there is one
+
+    return NamedVerifier(settings.verifier)
+
+
 def make_fleet(settings: Settings, *, verifier: Verifier | None = None) -> Fleet:
-    """The client of the fleet that the settings name. ``verifier`` is as for :class:`Fleet`.
+    """The client of the fleet that the settings name. A ``verifier`` comes before the one that they name.
 
     :raises ConfigurationError: the store's URL, the broker's, or the agents' modules cannot be used.
     """
@@ -65,6 +74,6 @@ def make_fleet(settings: Settings, *, verifier: Verifier | None = None) -> Fleet
         policy=settings.fleet_policy,
         registry=make_registry(settings),
         redactor=settings.redactor,
-        verifier=verifier,
+        verifier=make_verifier(settings) if verifier is None else verifier,
         budget=settings.run_budget,
     )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from adk_worker.actors import Verifier
     from adk_worker.lease import LeasePolicy
     from adk_worker.registry import Registry
     from adk_worker.runs import Stores
@@ -60,6 +61,7 @@ def resume_main(
     registry: Registry | None = None,
     policy: FleetPolicy | None = None,
     lease_policy: LeasePolicy | None = None,
+    verifier: Verifier | None = None,
     prog: str = "resume",
 ) -> int:
     """``adk run --resume`` over ``stores``: ``RUN_ID --tenant T``; returns the exit code.
@@ -68,10 +70,18 @@ def resume_main(
     :param registry: as for :func:`frontier_main`.
     :param policy: the fleet's times.
     :param lease_policy: how long the lease lives that is held while the run is looked at.
+    :param verifier: says whether who asks for it may (P5).
     """
     from adk_worker.cli.program import Invocation, perform
     from adk_worker.cli.resume import resume
     from adk_worker.cli.source import Given
 
-    given = Given(stores, dispatcher=dispatcher, registry=registry, policy=policy, lease_policy=lease_policy)
+    given = Given(
+        stores,
+        dispatcher=dispatcher,
+        registry=registry,
+        policy=policy,
+        lease_policy=lease_policy,
+        verifier=verifier,
+    )
     return perform(resume, argv, prog=prog, invocation=Invocation(given))

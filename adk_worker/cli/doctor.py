@@ -47,7 +47,7 @@ def doctor(*, config: str | None, timeout: float, as_json: bool) -> int:
     """
     from adk_worker.cli.checkup.broker import broker, workers
     from adk_worker.cli.checkup.celery_settings import celery_settings
-    from adk_worker.cli.checkup.code import agents, seal_keys
+    from adk_worker.cli.checkup.code import agents, seal_keys, verifier
     from adk_worker.cli.checkup.examining import Examination
     from adk_worker.cli.checkup.finding import Subject
     from adk_worker.cli.checkup.store import store
@@ -69,6 +69,7 @@ def doctor(*, config: str | None, timeout: float, as_json: bool) -> int:
         "times": times,
         "agents": agents,
         "seal keys": seal_keys,
+        "verifier": verifier,
         "workers": workers,
     }
     examination = Examination(checks, Subject(settings, config or _own_config(), timeout))

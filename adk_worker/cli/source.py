@@ -9,12 +9,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from adk_worker.actors import os_user
+from adk_worker.actors import Verifier, os_user
 from adk_worker.cli.output import note
 from adk_worker.client import Fleet
 from adk_worker.errors import AdkError, ConfigurationError
 from adk_worker.lease import LeasePolicy
-from adk_worker.ledger.amounts import Budget
 from adk_worker.runs import Dispatch, Stores
 from adk_worker.transitions.runs import FleetPolicy
 
@@ -50,13 +49,21 @@ class Access:
         policy: FleetPolicy | None = None,
         lease_policy: LeasePolicy | None = None,
         redactor: Redactor | None = None,
+        verifier: Verifier | None = None,
         settings: Settings | None = None,
-        budget: Budget | None = None,
     ) -> Access:
         """Access through these parts; without ``dispatcher`` to what needs no broker."""
         publisher = Telling(dispatcher) if dispatcher is not None else _Nothing()
         policy = policy or FleetPolicy()
-        fleet = Fleet(stores, publisher, policy=policy, registry=registry, redactor=redactor, budget=budget)
+        fleet = Fleet(
+            stores,
+            publisher,
+            policy=policy,
+            registry=registry,
+            redactor=redactor,
+            verifier=verifier,
+            budget=settings.run_budget if settings is not None else None,
+        )
         return cls(fleet, stores, publisher, policy, lease_policy or LeasePolicy(), operator(), settings)
 
 
@@ -106,9 +113,15 @@ class Given:
         registry: Registry | None = None,
         policy: FleetPolicy | None = None,
         lease_policy: LeasePolicy | None = None,
+        verifier: Verifier | None = None,
     ) -> None:
         self._access = Access.of(
-            stores, dispatcher=dispatcher, registry=registry, policy=policy, lease_policy=lease_policy
+            stores,
+            dispatcher=dispatcher,
+            registry=registry,
+            policy=policy,
+            lease_policy=lease_policy,
+            verifier=verifier,
         )
 
     @asynccontextmanager
@@ -123,7 +136,7 @@ class FromSettings:
     @asynccontextmanager
     async def open(self, *, publishes: bool = False, agents: bool = False) -> AsyncIterator[Access]:
         """See :class:`Source`."""
-        from adk_worker.wiring import make_dispatcher, make_registry, make_stores
+        from adk_worker.wiring import make_dispatcher, make_registry, make_stores, make_verifier
 
         settings, from_dev = self.settings()
         # Before the store, so that what is not set is told even while that is away.
@@ -140,8 +153,8 @@ class FromSettings:
                 policy=settings.fleet_policy,
                 lease_policy=settings.lease_policy,
                 redactor=redactor,
+                verifier=make_verifier(settings),
                 settings=settings,
-                budget=settings.run_budget,
             )
         finally:
             if dispatcher is not None:

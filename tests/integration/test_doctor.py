@@ -310,6 +310,14 @@ def test_keys_that_cannot_be_read_fail(doctor):
     assert only(found, "fail").startswith("seal keys: ")
 
 
+def test_a_verifier_that_cannot_be_asked_fails(doctor):
+    """P5: nobody could answer, settle or cancel anything."""
+    code, found = doctor(ADK_VERIFIER="nowhere:may")
+
+    assert code == 4
+    assert only(found, "fail").startswith("verifier: ADK_VERIFIER nowhere:may: module 'nowhere' cannot be used")
+
+
 def test_warnings_alone_are_0(doctor):
     code, found = doctor(ADK_AGENTS="", ADK_LEASE_TLL="3", ADK_LEASE_TTL="12", ADK_REAP_EVERY="30")
 

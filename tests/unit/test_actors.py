@@ -7,9 +7,11 @@ import pytest
 
 from adk_worker import Fleet, memory_stores
 from adk_worker.actors import Action, Actor, os_user, verify
-from adk_worker.errors import InvalidNameError, NotAllowedError
+from adk_worker.errors import InvalidNameError, NotAllowedError, RunNotFoundError
 from adk_worker.runs import NewRun
+from adk_worker.settings import Settings
 from adk_worker.transitions.runs import FleetPolicy
+from adk_worker.wiring import make_fleet
 
 
 @pytest.mark.parametrize("name", ["", " ana", "a\nb", "a\x00b", None])
@@ -121,3 +123,18 @@ async def test_an_event_says_who_acted_and_through_which_user():
 
     told = [event.data for event in await stores.runs.events("run", tenant="acme") if event.kind == "cancel_requested"]
     assert told == [{"by": "ana", "os_user": os_user()}]
+
+
+async def test_a_fleet_that_is_made_from_settings_asks_the_verifier_that_they_name(tmp_path, monkeypatch):
+    """P5: and one that is given in its place."""
+    (tmp_path / "rules.py").write_text(
+        "def may(actor, action, *, tenant, run_id):\n    raise ValueError('by the rules')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = Settings(store_url="memory://", broker_url="memory://", verifier=" rules:may ")
+
+    with pytest.raises(NotAllowedError, match="by the rules"):
+        await make_fleet(settings).cancel("run", tenant="acme", by="ana")
+
+    with pytest.raises(RunNotFoundError):
+        await make_fleet(settings, verifier=Asked()).cancel("run", tenant="acme", by="ana")

@@ -36,6 +36,21 @@ def agents(subject: Subject) -> Iterator[Finding]:
             yield ok("models", f"{agent.name}: {model}")
 
 
+def verifier(subject: Subject) -> Iterator[Finding]:
+    """Whether what says who may do what can be asked."""
+    from adk_worker.rights import NamedVerifier
+
+    if subject.settings.verifier is None:
+        yield ok("verifier", "none: whoever reaches the store may do anything")
+        return
+    try:
+        NamedVerifier(subject.settings.verifier).load()
+    except AdkError as error:
+        yield fail("verifier", str(error), "mend the module, or ADK_VERIFIER: no approval is answered meanwhile")
+    else:
+        yield ok("verifier", subject.settings.verifier)
+
+
 def seal_keys(subject: Subject) -> Iterator[Finding]:
     """Whether there are keys that can be read."""
     try:

@@ -306,11 +306,11 @@ accounts: Final = Table(
     # raised a limit, has been round.
     Column("waits_freed", BigInteger, nullable=False),
     Column("waits_served", BigInteger, nullable=False),
-    postgresql_with={"fillfactor": 70},
+    info=_stored(fillfactor=70),
 )
 # For the reaper. Neither of the two changes with a reservation or its end while nobody waits (HOT).
 DUE: Final = accounts.c.waits_freed > accounts.c.waits_served
-Index("adk_accounts_due", accounts.c.tenant, postgresql_where=DUE, sqlite_where=DUE)
+_partial_index("adk_accounts_due", accounts.c.tenant, where=DUE)
 
 resumes: Final = Table(
     # Who is resuming a run (I9).

@@ -219,9 +219,20 @@ def _advice(found: Inspection) -> Iterator[str]:
         yield f"must not be carried on: {printable(str(found.obstacle), limit=_MAX_TEXT)}"
     elif found.run is not None and not found.over and found.lease is None:
         if found.run.attention is Attention.OVER_BUDGET:
+            yield from _affordable(found)
             return  # its detail says what carries it on; a resume alone would park it again
         ids = f"{quoted(found.run_id)} --tenant {quoted(found.tenant)}"
         yield f"to carry it on: adk run --resume {ids}"
+
+
+def _affordable(found: Inspection) -> Iterator[str]:
+    """What has changed since the run was parked for its budget."""
+    if found.run is None or found.afford is None or found.afford.refusal == found.run.ledger.refused:
+        return
+    if found.afford.refusal is None:
+        yield "there is room for it by now: the next sweep has it go on"
+    else:
+        yield f"by now: {printable(found.afford.refusal.reason(tenant=found.tenant), limit=_MAX_TEXT)}"
 
 
 def _holder(run: Run) -> str:

@@ -24,10 +24,12 @@ from adk_worker.errors import (
 )
 from adk_worker.idempotency import Claim
 from adk_worker.lease import QUEUE, RunLease
+from adk_worker.ledger.booking import Refusal
 from adk_worker.names import check_run
 from adk_worker.refusals import requeue_refused
 from adk_worker.resume import PlannedCall, ResumePlan, is_marked, plan_resume
 from adk_worker.runs import Run, RunStatus, Stores
+from adk_worker.transitions.runs import Attention
 
 if TYPE_CHECKING:
     from adk_worker.agent import Agent
@@ -35,6 +37,16 @@ if TYPE_CHECKING:
 
 _LOOKS: Final = 3
 """A run may move while it is read, part by part. After so many looks the newest has to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Afford:
+    """Of a run that is parked over budget: what stands against its next call now; ``None`` if nothing does any more.
+
+    As far as is known without a worker: the call may take as much as when the run was parked.
+    """
+
+    refusal: Refusal | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +72,8 @@ class Inspection:
     """Claims in flight of a resting run that its frontier does not show: it is behind, or cannot be read (C3)."""
     agent: Agent | None = None
     """The agent of the run's revision, if this process knows it: what its tools declare."""
+    afford: Afford | None = None
+    """Of a run that is parked over budget, while nobody else has the lease."""
 
     @property
     def subject(self) -> Run | Checkpoint | None:
@@ -117,7 +131,9 @@ async def _look(
     others = lease is not None and (under is None or lease.fence != under.fence)
     if found.over or others:
         return replace(found, obstacle=None)
-    return replace(found, obstacle=found.obstacle or await _obstacle(found, stores))
+    return replace(
+        found, obstacle=found.obstacle or await _obstacle(found, stores), afford=await _afford(found.run, stores)
+    )
 
 
 async def _with_frontier(found: Inspection, payload: str, stores: Stores, registry: Registry | None) -> Inspection:
@@ -149,6 +165,17 @@ async def _obstacle(found: Inspection, stores: Stores) -> AdkError | None:
     if frontier is None or found.plan is None:
         return None
     return await missing_history(frontier, stores) or undecidable(found.plan, found.to_probe)
+
+
+async def _afford(run: Run | None, stores: Stores) -> Afford | None:
+    if run is None or run.attention is not Attention.OVER_BUDGET or run.ledger.refused is None:
+        return None
+    wanted = run.ledger.refused.wanted
+    refusal = run.ledger.refusal(wanted)
+    if refusal is None:
+        account = await stores.runs.account(run.tenant)
+        refusal = None if account is None else account.refusal(wanted)
+    return Afford(refusal)
 
 
 async def missing_history(frontier: Checkpoint, stores: Stores) -> HistoryUnavailableError | None:

@@ -117,7 +117,10 @@ def code_of_inspection(found: Inspection) -> ExitCode:
         return ExitCode.DONE
     if found.lease is not None:
         return ExitCode.HELD
-    return ExitCode.DONE if found.obstacle is None else ExitCode.REFUSED
+    if found.obstacle is not None:
+        return ExitCode.REFUSED
+    short = found.afford is not None and found.afford.refusal is not None
+    return ExitCode.NOT_COMPLETED if short else ExitCode.DONE
 
 
 def code_of_parking(attention: Attention | None) -> ExitCode:

@@ -25,8 +25,8 @@ def inspect(invocation: Invocation, *, run_id: str, tenant: str, events: bool, a
     """Say where a run stands, and what is in the way of carrying it on. Takes no lease and changes nothing.
 
     Exit codes, which are those that `run --resume` would end with now: 0 nothing is in its way, 1 nothing is known
-    under that id, 2 the command line cannot be read, 3 somebody holds it, 4 it must not be carried on, 64 and above
-    anything else.
+    under that id, 2 the command line cannot be read, 3 somebody holds it, 4 it must not be carried on, 65 it is over
+    its budget still, 64 and above anything else.
     """
 
     async def look() -> int:

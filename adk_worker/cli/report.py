@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from adk_worker.adapters import adapter
 from adk_worker.approvals.requests import ApprovalRequest, Grant
 from adk_worker.cli.exits import ExitCode
 from adk_worker.events import Event
 from adk_worker.idempotency import Claim, Decision
 from adk_worker.inspection import Inspection
 from adk_worker.lease import RunLease
+from adk_worker.ledger.booking import Refusal
 from adk_worker.liveness import known_dead
 from adk_worker.resume import PlannedCall
 from adk_worker.runs import Run
@@ -69,6 +71,9 @@ def inspection_object(found: Inspection, code: ExitCode, *, events: Sequence[Eve
         "obstacle": None
         if found.obstacle is None
         else {"error": type(found.obstacle).__name__, "message": str(found.obstacle)},
+        "over_budget": None
+        if found.afford is None or found.afford.refusal is None
+        else adapter(Refusal).dump_python(found.afford.refusal, mode="json"),
         "exit_code": int(code),
         "events": None if events is None else [event_object(event) for event in events],
     }

@@ -43,6 +43,7 @@ ROWS = [
     ("inspect", "nothing", "run_1 --tenant acme", 1),
     ("inspect", "held", "run_1 --tenant acme", 3),
     ("inspect", "undecided", "run_1 --tenant acme --events", 4),
+    ("inspect", "over budget", "run_1 --tenant acme", 65),
     ("inspect", "asking", "run_1 --tenant acme", 4),
     ("inspect", "completed", "run_1 --tenant acme", 0),
     ("list", "waiting for an approval", "", 0),

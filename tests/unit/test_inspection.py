@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from adk_worker.checkpoint import CheckpointBoundary, OutstandingCall
-from adk_worker.conformance.runs.driver import BOOKED, Driver
+from adk_worker.cli.exits import ExitCode, code_of_inspection
+from adk_worker.conformance.runs.driver import ANN, BOOKED, Driver
+from adk_worker.describe import describe
 from adk_worker.errors import (
     CallKeyReusedError,
     CheckpointFormatError,
@@ -15,7 +19,9 @@ from adk_worker.errors import (
     RunStateError,
 )
 from adk_worker.idempotency import mark_key
-from adk_worker.inspection import inspect_run
+from adk_worker.inspection import Afford, inspect_run
+from adk_worker.ledger.amounts import Budget, BudgetChange, Kind
+from adk_worker.ledger.booking import Scope
 from adk_worker.memory import MemoryData, memory_stores
 from adk_worker.outcomes import Effect
 from adk_worker.registry import Registry
@@ -219,3 +225,71 @@ async def test_a_run_that_moves_while_it_is_read_is_read_again(driver):
     runs.payload = payload
     found = await look(driver)
     assert (found.run.sequence, found.frontier.sequence) == (2, 2)
+
+
+# --- over budget ------------------------------------------------------------------------------------------------------
+
+
+def to(tokens):
+    return BudgetChange(to={Kind.TOKENS: tokens})
+
+
+async def short(driver, wanted=500, **submitted):
+    await driver.submit(**submitted)
+    await driver.reserve(await driver.worker(), wanted)
+
+
+async def test_what_a_run_is_over_its_own_budget_by_is_told(driver):
+    """P3, P4: carried on as it is, it would be parked again, which `run --resume` ends with."""
+    await short(driver, budget=Budget(tokens=10))
+
+    found = await look(driver)
+
+    assert found.obstacle is None
+    assert found.afford == Afford(found.run.ledger.refused)
+    assert (found.afford.refusal.scope, code_of_inspection(found)) == (Scope.RUN, ExitCode.NOT_COMPLETED)
+    assert "by now" not in describe(found)
+
+
+async def test_what_stands_against_a_run_now_is_told_where_it_is_something_else(driver):
+    """P3, P4: a raise of its tenant's limit that was too small for it."""
+    await driver.runs.change_account(driver.tenant, change=to(10), by=ANN)
+    await short(driver)
+    await driver.runs.change_account(driver.tenant, change=to(400), by=ANN)
+
+    found = await look(driver)
+
+    assert (found.afford.refusal.limit, code_of_inspection(found)) == (400, ExitCode.NOT_COMPLETED)
+    assert "by now: over the budget of tenant acme: tokens limit 400, spent 0" in describe(found)
+
+
+async def test_a_run_that_fits_by_now_has_nothing_in_its_way(driver):
+    """P3, P4: the next sweep has it go on."""
+    await driver.runs.change_account(driver.tenant, change=to(10), by=ANN)
+    await short(driver)
+    await driver.runs.change_account(driver.tenant, change=to(500), by=ANN)
+
+    found = await look(driver)
+
+    assert (found.afford, code_of_inspection(found)) == (Afford(None), ExitCode.DONE)
+    assert "there is room for it by now: the next sweep has it go on" in describe(found)
+
+
+async def test_a_run_that_has_room_of_its_own_may_be_over_its_tenants_budget(driver):
+    """P3: and the other way round."""
+    await driver.runs.change_account(driver.tenant, change=to(10), by=ANN)
+    await short(driver, budget=Budget(tokens=1000))
+    await driver.change_budget(to(100))
+
+    assert (await look(driver)).afford.refusal.scope is Scope.RUN
+    await driver.change_budget(to(1000))
+    assert (await look(driver)).afford.refusal.scope is Scope.TENANT
+
+
+async def test_an_obstacle_comes_before_a_budget(driver):
+    """P4: the exit code is that of what is found first as it is carried on."""
+    await driver.runs.change_account(driver.tenant, change=to(10), by=ANN)
+    await short(driver)
+    found = replace(await look(driver), obstacle=CheckpointFormatError(found=9, supported=1))
+
+    assert code_of_inspection(found) == ExitCode.REFUSED

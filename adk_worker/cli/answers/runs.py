@@ -14,7 +14,7 @@ from adk_worker.deployment import Outlook
 from adk_worker.events import Event
 from adk_worker.ledger.accounts import AccountChange
 from adk_worker.ledger.amounts import Amount, Budget, Unaccounted
-from adk_worker.ledger.booking import Ledger
+from adk_worker.ledger.booking import Ledger, Refusal
 from adk_worker.outcomes import Effect, OutcomeKind
 from adk_worker.resume import ToolDisposition
 from adk_worker.runs import Run, RunStatus
@@ -142,6 +142,8 @@ class InspectAnswer(Answer):
     grants: list[GrantAnswer]
     """What lets calls pass without one, be it over by now."""
     obstacle: ObstacleAnswer | None
+    over_budget: Refusal | None
+    """Of a run that is parked over budget: what stands against its next model call now. Null if nothing does."""
     exit_code: int
     events: list[EventAnswer] | None
     """Everything that happened to it, the oldest first; null without ``--events``."""

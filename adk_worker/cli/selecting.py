@@ -71,7 +71,10 @@ def many(command: F) -> F:
             since,
             until,
             click.option(
-                "--limit", type=click.IntRange(min=1), metavar="N", help="No more than so many that it can be done to."
+                "--limit",
+                type=click.IntRange(min=1),
+                metavar="N",
+                help="Stop once so many are done; what is refused, or has changed, is not counted.",
             ),
             click.option("--dry-run", is_flag=True, help="Say which ones they are, and do nothing."),
             click.option("--yes", is_flag=True, help="Do not ask."),

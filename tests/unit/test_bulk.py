@@ -225,6 +225,18 @@ async def test_what_cannot_be_done_is_not_counted(fleet, stores):
         assert outcomes == {"queued": Came.REFUSED, "due": came}
 
 
+async def test_what_has_moved_is_not_counted(fleet, stores):
+    """P2: it was not done."""
+    for name in ("due", "moved"):
+        await failed(stores, name)
+    listed = [run async for run in fleet.list()]
+    await fleet.resume("moved", tenant="acme", by="bob")
+
+    outcomes = await told(fleet.resume_many(listed, by="ana", limit=1))
+
+    assert outcomes == {"moved": Came.CHANGED, "due": Came.DONE}
+
+
 @pytest.mark.parametrize("status", [RunStatus.COMPLETED, RunStatus.RUNNING, RunStatus.WAITING_APPROVAL])
 async def test_a_status_that_cannot_be_queued_again_is_refused_at_once(fleet, status):
     with pytest.raises(ConfigurationError, match="failed, parked, queued"):

@@ -14,10 +14,13 @@ from adk_worker.lease import RunLease
 from adk_worker.pruning import Prune
 from adk_worker.runs import RunStatus
 from adk_worker.transitions.runs import Attention, FleetPolicy
-from stores.sql import approving, claim_rows, history, locks, pruning, reading, renewing, sweeping
-from stores.sql.schema import approvals, leases, runs
+from stores.sql import accounts as accounts_of
+from stores.sql import approving, claim_rows, history, ledgers, locks, pruning, reading, renewing, sweeping
+from stores.sql.schema import accounts, approvals, leases, runs
 
 POLICY = FleetPolicy()
+_DUE = 4
+"""Of so many tenants there may be room for runs that wait."""
 SLACK = 3
 """What may be read beside what is returned: the row of the schema, and a row or two at the edge of a range."""
 
@@ -80,6 +83,13 @@ def fill(connection: Connection, numbers: str, size: Size) -> None:
         "request": "'{}'",
     }
     _insert(connection, approvals, columns, numbers)
+    columns = {
+        **{column.name: "0" for column in accounts.c if not column.nullable},
+        "tenant": "'tenant-' || n",
+        "changes": "'[]'",
+        "waits_freed": f"CASE WHEN n % {size.finished // _DUE} = 0 THEN 1 ELSE 0 END",
+    }
+    _insert(connection, accounts, columns, numbers)
     for table, names in (
         ("adk_events", "tenant, run_id, at, kind, fence, data"),
         ("adk_messages", "tenant, run_id, end_count, end_digest, start_count, start_digest, number, payload"),
@@ -118,6 +128,13 @@ def queries(size: Size) -> Mapping[str, tuple[Callable[[Connection], Any], int]]
         "the oldest lapsed lease": (sweeping.oldest_lapsed, 1),
         # What is due within that time, and no live run beyond.
         "leases held on a host": (lambda tx: sweeping.held_on(tx, "host", within=60.0), size.lapsed),
+        "rounds that are due": (lambda tx: accounts_of.due(tx, limit=10, behind=""), _DUE),
+        "the next rounds that are due": (lambda tx: accounts_of.due(tx, limit=10, behind="tenant-3"), _DUE),
+        # The account, and a tenant's share of what is parked.
+        "a batch of a tenant's runs that wait": (
+            lambda tx: ledgers.parked_over_budget(tx, tenant, limit=10, behind=0),
+            1 + size.finished // 101 // 200,
+        ),
         "lock a run": (lambda tx: locks.lock_run(tx, tenant, run), 2),
         "lock a lease": (lambda tx: locks.lock_lease(tx, tenant, run), 1),
         "read a run": (lambda tx: reading.get(tx, tenant, run), 2),

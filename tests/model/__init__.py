@@ -7,7 +7,7 @@ stores use. What surrounds the tables (who writes when, what a worker does next)
     rules      the tables, as functions that can be replaced
     claims     the claims of its calls, and asked, what people were asked
     store      the writes of a run store, and what must be true of each
-    worker     what one worker does next
+    worker     what one worker does next; beside, the same about the second call of a turn
     around     messages, time, the reaper, the far side
     people     what people do: cancel, queue again, hold the lease, decide, approve
     moves      all of it together: the states that may come next

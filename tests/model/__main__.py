@@ -20,9 +20,9 @@ def main() -> int:
     parser.add_argument("name", nargs="*", help="bounds by name; all the larger ones by default")
     parser.add_argument("--list", action="store_true", help="name all bounds, with the states that they reach")
     own = parser.add_argument_group("bounds of one's own")
-    for bound in ("faults", "acts", "workers", "calls"):
+    for bound in ("faults", "acts", "workers", "calls", "asks"):
         own.add_argument(f"--{bound}", type=int)
-    own.add_argument("--asks", action="store_const", const=True, help="calls have to be approved")
+    own.add_argument("--beside", action="store_const", const=True, help="two calls in a turn")
     own.add_argument("--probe", choices=[probe.value for probe in Probe])
     own.add_argument("--kinds", nargs="+", choices=[fault.name.lower() for fault in Fault], help="faults let loose")
     asked = parser.parse_args()
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def _own(asked: argparse.Namespace) -> Bounds | None:
-    said = {name: getattr(asked, name) for name in ("faults", "acts", "workers", "calls", "asks")}
+    said = {name: getattr(asked, name) for name in ("faults", "acts", "workers", "calls", "asks", "beside")}
     said["probe"] = None if asked.probe is None else Probe(asked.probe)
     said["kinds"] = None if asked.kinds is None else frozenset(Fault[name.upper()] for name in asked.kinds)
     said = {name: value for name, value in said.items() if value is not None}

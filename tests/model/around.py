@@ -9,9 +9,10 @@ from dataclasses import replace
 from adk_worker.transitions.leases import Holding
 from adk_worker.transitions.runs import Verdict
 from tests.model.bounds import Bounds, Fault
+from tests.model.steps import Move, published, publishing, put, said
 from tests.model.store import IN_FLIGHT_WAIT, Store
-from tests.model.worker import Move, published, publishing, put, said, taken
-from tests.model.world import FAILED, HAPPENED, IDLE, At, Impossible, Trying, Violation, Worker, World
+from tests.model.worker import taken
+from tests.model.world import FAILED, HAPPENED, IDLE, At, Impossible, Place, Trying, Violation, Worker, World
 
 OVER = "the time to answer is over"
 
@@ -145,14 +146,15 @@ class FarSide:
     def __init__(self, store: Store, bounds: Bounds) -> None:
         self._store = store
         self._kinds = bounds.kinds
-        self._known = At.NOTE if bounds.apart else At.RESULT
+        self._known = At.NOTE if bounds.apart or bounds.beside else At.RESULT
+        self._calls = bounds.calls
 
     def moves(self, world: World) -> Iterator[Move]:
         """Every request that may arrive, or be lost."""
         for request in dict.fromkeys(world.requests):
             arrived = self.arrives(world, request)
             yield arrived
-            if request[1] not in world.dead and not _waited_for(world, request):
+            if request[1] not in world.dead and not self._waited_for(world, request):
                 yield from self._late(arrived, request)
             if world.faults and Fault.UNSENT in self._kinds:
                 lost = _without(world, request)._replace(faults=world.faults - 1)
@@ -169,20 +171,33 @@ class FarSide:
                 after, _ = self._store.apply(arrived.world, ("record", fence, number, outcome))
             yield Move(step, after)
 
+    def _waits_beside(self, worker: Worker, request: tuple[int, int]) -> bool:
+        number = self._calls + worker.stage // 2
+        return worker.other.place is Place.WAIT and (number, worker.fence) == request
+
+    def _waited_for(self, world: World, request: tuple[int, int]) -> bool:
+        return any(_waits_for(worker, request) or self._waits_beside(worker, request) for worker in world.workers)
+
     def arrives(self, world: World, request: tuple[int, int]) -> Move:
         """A request arrives; whoever waits for its answer is given it."""
         number, fence = request
         after = _without(world, request)
         refused = fence < world.closed[number]
-        if not refused:
+        if not refused and number >= self._calls:
+            # It may be sent again: how often does not matter.
+            after = after._replace(effects=(*world.effects[:number], 1, *world.effects[number + 1 :]))
+        elif not refused:
             effects = world.effects[number] + 1
             if effects > 1 and not world.ghost.insisted:
                 step = f"the request of {fence} arrives"
                 raise Violation(f"call {number} has had its effect twice", steps=(step,))
             after = after._replace(effects=(*world.effects[:number], effects, *world.effects[number + 1 :]))
         for worker in world.workers:
+            outcome = FAILED if refused else HAPPENED
+            if self._waits_beside(worker, request):
+                other = worker.other._replace(place=Place.NOTE, outcome=outcome)
+                after = put(after, worker, worker._replace(other=other))
             if _waits_for(worker, request):
-                outcome = FAILED if refused else HAPPENED
                 done = worker._replace(at=self._known, outcome=outcome, unrecorded=True)
                 if (call := world.calls[number]) is None or call.owner != fence:
                     done = done._replace(at=At.INTEND if call is None else self._known)
@@ -192,10 +207,6 @@ class FarSide:
 
 def _waits_for(worker: Worker, request: tuple[int, int]) -> bool:
     return worker.at is At.WAIT and (worker.stage // 2, worker.fence) == request
-
-
-def _waited_for(world: World, request: tuple[int, int]) -> bool:
-    return any(_waits_for(worker, request) for worker in world.workers)
 
 
 def _without(world: World, request: tuple[int, int]) -> World:

@@ -20,7 +20,7 @@ from adk_worker.runs import Boundary
 from adk_worker.transitions.runs import Attention, Then, Verdict
 from tests.model.claims import TOOL, digest_of, key_of
 from tests.model.rules import Rules
-from tests.model.world import DENIED, Said, Told, Violation, World
+from tests.model.world import Said, Told, Violation, World
 
 EXPIRES_IN = 1.0
 """How long a request waits, in seconds: its time is over at any moment."""
@@ -64,7 +64,7 @@ class Asked:
 
         :raises ValueError: it acts on what is no denial.
         """
-        names = tuple(request.key for request in boundary.requests)
+        names = tuple(new.key for new in boundary.requests)
         known = ("bound", asked, names, tuple(boundary.denials), boundary.then, done)
         if known not in self._known:
             bound = self._rules.bound(self.kept[asked], boundary, now=0.0, done=done)
@@ -114,15 +114,17 @@ class Asked:
             self._known[known] = self.number(self._rules.withdraw(self.kept[asked], now=0.0))
         return int(self._known[known])
 
-    def stands(self, asked: int, number: int) -> Standing:
-        """What a worker that carries the run on makes of it, for a call that a person has to approve."""
-        known = ("stands", asked, number)
+    def stands(self, asked: int, numbers: tuple[int, ...]) -> tuple[Standing, ...]:
+        """What a worker that carries the run on makes of it, for the calls that a person has to approve."""
+        known = ("stands", asked, numbers)
         if known not in self._known:
-            answers = self._rules.answers_to(_waiting(number), self.kept[asked], _MASKER)
-            named = (*answers.permits.values(), *answers.denials)
-            self._known[known] = Standing(request_of(named[0]), bool(answers.permits)) if named else Standing()
-        standing: Standing = self._known[known]
-        return standing
+            answers = self._rules.answers_to(_waiting(numbers), self.kept[asked], _MASKER)
+            found = {index: Standing(request_of(name), approved=True) for index, name in answers.permits.items()}
+            refused = [call.index for call in answers.frontier.calls if call.outcome is not None]
+            found |= {index: Standing(request_of(name)) for index, name in zip(refused, answers.denials, strict=True)}
+            self._known[known] = tuple(found.get(index, Standing()) for index in range(len(numbers)))
+        standings: tuple[Standing, ...] = self._known[known]
+        return standings
 
     # --- time -------------------------------------------------------------------------------------------------
 
@@ -195,18 +197,19 @@ def boundary_of(sequence: int, stage: int, then: Then, told: Told, *, stored: bo
         frontier,
         encode_checkpoint(frontier) if stored else None,
         then,
-        requests=(asked_about(told.number),) if then is Then.WAIT_APPROVAL else (),
-        denials=(name_of(told.request),) if told.outcome == DENIED else (),
+        requests=tuple(map(asked_about, told.asks)) if then is Then.WAIT_APPROVAL else (),
+        denials=tuple(map(name_of, told.denied)),
         attention=ATTENTION.get(then),
     )
 
 
-def _waiting(number: int) -> Checkpoint:
-    """The frontier of a run that waits for an approval of this call."""
-    call = OutstandingCall(call_id=key_of(number), tool=TOOL, index=0, key=key_of(number), needs_approval=True)
-    return Checkpoint(
-        tenant="acme", run_id="run", agent="booking", revision="r1", sequence=1, iteration=1, calls=(call,)
+def _waiting(numbers: tuple[int, ...]) -> Checkpoint:
+    """The frontier of a run that waits for an approval of these calls."""
+    calls = tuple(
+        OutstandingCall(call_id=key_of(number), tool=TOOL, index=index, key=key_of(number), needs_approval=True)
+        for index, number in enumerate(numbers)
     )
+    return Checkpoint(tenant="acme", run_id="run", agent="booking", revision="r1", sequence=1, iteration=1, calls=calls)
 
 
 def _told(request: Any) -> str:

@@ -32,8 +32,8 @@ def _takes_any_answer_for_a_yes(frontier: Checkpoint, approvals: Approvals, mask
 
 
 def _takes_the_first_answer(frontier: Checkpoint, approvals: Approvals, masker: Any) -> Answers:
-    (call,) = frontier.calls
-    about = [replace(one, key=asked_key(call), digest=asked_digest(call)) for one in approvals.requests[:1]]
+    first = approvals.requests[:1]
+    about = [replace(one, key=asked_key(call), digest=asked_digest(call)) for call in frontier.calls for one in first]
     return answers_to(frontier, replace(approvals, requests=tuple(about)), masker)
 
 
@@ -144,111 +144,129 @@ ASKED_MUTANTS = (
     Mutant(
         "P1: a call is asked about before it is made",
         Rules(asks_first=False, begins_permitted=False),
-        within(faults=0, asks=True),
-        "nobody has approved it",
+        within(faults=0, asks=1),
+        "nobody has decided about it",
     ),
     Mutant(
         "P1: a denial permits nothing",
         Rules(answers_to=_takes_any_answer_for_a_yes, permit=_permits_whatever_is_named),
-        within(faults=0, asks=True),
+        within(faults=0, asks=1),
         _DENIED,
     ),
     Mutant(
         "P1: a denial is told, and not asked about again",
         Rules(answers_to=_takes_any_answer_for_a_yes),
-        within(faults=0, asks=True),
+        within(faults=0, asks=1),
         _DECIDED,
     ),
     Mutant(
         "P1: an approval is of that call alone",
         Rules(answers_to=_takes_the_first_answer, permit=_permits_whatever_is_named),
-        within(faults=0, calls=2, asks=True),
+        within(faults=0, beside=True, asks=2),
         _DENIED,
     ),
     Mutant(
         "P1: a spent approval permits that very call",
         Rules(permit=_permits_once),
-        within(Fault.CRASH, probe=Probe.FENCING, asks=True),
+        within(Fault.CRASH, probe=Probe.FENCING, asks=1),
         _DECIDED,
     ),
     Mutant(
         "P1: one answer is taken",
-        Rules(answer=_answers_again, answers_while_waiting=False),
-        within(faults=0, asks=True),
+        Rules(answer=_answers_again),
+        within(faults=0, beside=True, asks=2),
         "and was answered again",
     ),
     Mutant(
         "P1: the reaper denies what waits, and nothing else",
         Rules(expire=_denies_whatever_was_said),
-        within(faults=0, asks=True),
+        within(faults=0, asks=1),
         "and was answered again",
     ),
-    Mutant("P1: now == expires_at is over", Rules(answer=_answers_late), within(faults=0, asks=True), "past its time"),
+    Mutant("P1: now == expires_at is over", Rules(answer=_answers_late), within(faults=0, asks=1), "past its time"),
     Mutant(
         "P1: nobody's answer in time is a denial",
         Rules(expire=_denies_nothing),
-        within(faults=0, asks=True),
+        within(faults=0, asks=1),
         "stranded",
     ),
-    Mutant("P1: the last answer queues the run", Rules(answered=_queues_nothing), within(faults=0, asks=True), _ALL_IN),
+    Mutant("P1: an answer queues the run", Rules(answered=_queues_nothing), within(faults=0, asks=1), _ALL_IN),
+    Mutant(
+        "P1: the last one of the turn does",
+        Rules(last_answer=False),
+        within(faults=0, beside=True, asks=2),
+        _NOBODY_WAITS,
+    ),
+    Mutant(
+        "P1: people are asked before any call of the turn is made",
+        Rules(siblings_wait=False),
+        within(faults=0, beside=True, asks=1),
+        "nobody has decided about call 0 of its turn",
+    ),
+    Mutant(
+        "P1: all calls of the turn survive the wait",
+        Rules(siblings_survive=False),
+        within(faults=0, beside=True, asks=1),
+        "call 1 has no result",
+    ),
     Mutant(
         "P1: whoever holds the waiting run",
         Rules(answered=_queues_what_nobody_holds),
-        within(faults=0, acts=1, asks=True),
+        within(faults=0, acts=1, asks=1),
         _ALL_IN,
     ),
     Mutant(
         "P1: being resumed is no approval",
         Rules(requeue=_resumes_what_waits),
-        within(faults=0, acts=1, asks=True),
+        within(faults=0, acts=1, asks=1),
         _NOBODY_WAITS,
     ),
     Mutant(
         "F5: an answer that is given again is known",
         Rules(answer=_knows_no_answer_again),
-        within(Fault.NO_ANSWER, asks=True),
+        within(Fault.NO_ANSWER, asks=1),
         "their answer was refused, and it stands",
     ),
     Mutant(
         "F5: and another's is not taken for it",
         Rules(answer=_knows_any_answer_again),
-        within(faults=0, asks=True),
+        within(faults=0, asks=1),
         "their answer stands, and it does not",
     ),
     Mutant(
         "F1: a stale worker asks nobody",
         Rules(submit=submits(HeldIsEnough)),
-        within(Fault.LAPSE, asks=True),
+        within(Fault.LAPSE, asks=1),
         RIGHT,
     ),
     Mutant(
         "L2: an answer raises the fence",
         Rules(answered=keeps_the_fence(run_transitions.answered)),
-        within(faults=0, asks=True),
+        within(faults=0, asks=1),
         AGAIN,
     ),
     Mutant(
         "2: what was answered is in the queue's hands",
         Rules(answered=_goes_on_by_itself),
-        within(faults=0, asks=True),
+        within(faults=0, asks=1),
         "live run is free",
     ),
     Mutant(
         "P2: an answer looks at the flag",
         Rules(cancel=_cancels_a_waiting_run_later, answered=deaf(run_transitions.answered)),
-        within(faults=0, acts=1, asks=True),
+        within(faults=0, acts=1, asks=1),
         CANCEL,
     ),
     Mutant(
         "P2: nobody is asked for a run that ends",
         Rules(bound=_asks_for_whom_it_ends),
-        within(faults=0, acts=1, asks=True),
+        within(faults=0, acts=1, asks=1),
         _NOBODY_WAITS,
     ),
     Mutant(
         "P2: what a cancelled run had asked is withdrawn",
         Rules(withdraw=_withdraws_nothing),
-        within(faults=0, acts=1, asks=True),
+        within(faults=0, acts=1, asks=1),
         _NOBODY_WAITS,
     ),
 )

@@ -53,8 +53,10 @@ class Bounds:
     insists: bool = False
     """Whether people also say that a call never ran where nobody knows, with --owner-may-live: what it then does twice
     is their doing."""
-    asks: bool = False
-    """Whether each call has to be approved: two people answer as they like, or nobody does in time."""
+    asks: int = 0
+    """How many calls of each turn have to be approved: two people answer as they like, or nobody does in time."""
+    beside: bool = False
+    """Whether each turn has a second call, which may be sent again under its key."""
     probe: Probe = Probe.NONE
     kinds: frozenset[Fault] = frozenset(Fault)
     apart: bool = False
@@ -64,9 +66,11 @@ class Bounds:
 
     def __str__(self) -> str:
         kinds = "any kind" if self.kinds == frozenset(Fault) else ", ".join(sorted(kind.name for kind in self.kinds))
-        who = f"{self.acts} acts of people{' who insist' if self.insists else ''}{', approvals' if self.asks else ''}"
+        who = f"{self.acts} acts of people{' who insist' if self.insists else ''}"
+        of_two = ", two in a turn" if self.beside else ""
+        approved = f", {self.asks} of a turn to be approved" if self.asks else ""
         return (
-            f"{self.workers} workers, {self.calls} calls, {self.faults} faults ({kinds}), {who}, "
+            f"{self.workers} workers, {self.calls} calls{of_two}{approved}, {self.faults} faults ({kinds}), {who}, "
             f"probe {self.probe.value}{', outcomes apart' if self.apart else ''}{'' if self.reaper else ', no reaper'}"
         )
 
@@ -74,6 +78,7 @@ class Bounds:
 _HARD = frozenset({Fault.CRASH, Fault.LAPSE, Fault.TIMEOUT, Fault.CHECKPOINT})
 """What decides about calls and frontiers; messages and answers are left in peace."""
 
+_CRASH = frozenset({Fault.CRASH})
 _PASSING = frozenset({Fault.CRASH, Fault.LAPSE, Fault.NO_ANSWER})
 """What decides about who carries a run on."""
 
@@ -87,10 +92,15 @@ TESTED: dict[str, tuple[Bounds, int]] = {
     "a far side that sees what has arrived": (Bounds(probe=Probe.SEEN, kinds=_HARD), 66870),
     "outcomes that are recorded apart, and people": (Bounds(faults=1, acts=1, apart=True), 9386),
     "a far side that sees, and people": (Bounds(faults=1, acts=1, probe=Probe.SEEN), 11530),
-    "approvals, and any fault": (Bounds(faults=1, asks=True), 16125),
-    "approvals, and people who cancel": (Bounds(faults=1, acts=1, asks=True, kinds=_PASSING), 54720),
-    "approvals in two iterations": (Bounds(faults=0, calls=2, asks=True), 8630),
-    "approvals, and a far side that refuses": (Bounds(faults=1, asks=True, probe=Probe.FENCING), 18073),
+    "approvals, and any fault": (Bounds(faults=1, asks=1), 16125),
+    "approvals, and people who cancel": (Bounds(faults=1, acts=1, asks=1, kinds=_PASSING), 54720),
+    "approvals in two iterations": (Bounds(faults=0, calls=2, asks=1), 8630),
+    "approvals, and a far side that refuses": (Bounds(faults=1, asks=1, probe=Probe.FENCING), 18073),
+    "two calls in a turn, and any fault": (Bounds(faults=1, beside=True), 6014),
+    "two calls in a turn, and a far side that refuses": (Bounds(faults=1, beside=True, probe=Probe.FENCING), 9996),
+    "two calls in a turn, one to be approved": (Bounds(faults=1, beside=True, asks=1, kinds=_PASSING), 26256),
+    "two calls in a turn, both to be approved": (Bounds(faults=1, beside=True, asks=2, kinds=_CRASH), 11278),
+    "both to be approved, and people who cancel": (Bounds(faults=0, acts=1, beside=True, asks=2), 4412),
     "people who insist": (Bounds(faults=1, acts=2, insists=True, kinds=_HARD), 35600),
 }
 """Bounds that every run of the tests goes through, with the number of states that each reaches."""
@@ -103,7 +113,8 @@ LARGER: dict[str, tuple[Bounds, int]] = {
         664086,
     ),
     "two iterations, and a far side that sees": (Bounds(calls=2, probe=Probe.SEEN, kinds=_HARD), 726246),
-    "approvals, and any fault, and people": (Bounds(faults=1, acts=1, asks=True), 74217),
-    "approvals, and any two that pass": (Bounds(asks=True, kinds=_PASSING), 226796),
+    "approvals, and any fault, and people": (Bounds(faults=1, acts=1, asks=1), 74217),
+    "two calls in a turn, both to be approved, and any fault": (Bounds(faults=1, beside=True, asks=2), 92977),
+    "approvals, and any two that pass": (Bounds(asks=1, kinds=_PASSING), 226796),
 }
 """Bounds for ``python -m tests.model``: some minutes, and up to four gigabytes."""

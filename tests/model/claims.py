@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from adk_worker.idempotency import BY_OWNER, Claim, ClaimState, call_digest
+from adk_worker.idempotency import BY_OWNER, Claim, ClaimState, Intent, call_digest
 from adk_worker.outcomes import OutcomeKind, ToolOutcome
-from tests.model.world import FAILED, HAPPENED, NOTHING, Call
+from tests.model.world import FAILED, HAPPENED, NOTHING, Call, Start
 
 TOOL = "book_seat"
 
@@ -31,6 +31,18 @@ def digest_of(call: int) -> str:
 def outcome_of(number: int) -> ToolOutcome:
     """An outcome as the tables see it."""
     return _OUTCOMES[number]
+
+
+@cache
+def intent_of(start: Start) -> Intent:
+    """The intent of a call that is to be begun."""
+    return Intent(
+        key_of(start.number),
+        digest_of(start.number),
+        TOOL,
+        take_over=str(start.seen) if start.seen else None,
+        permit=f"req-{start.request}" if start.request else None,
+    )
 
 
 def claim_of(number: int, call: Call) -> Claim:

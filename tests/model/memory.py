@@ -8,14 +8,13 @@ from dataclasses import replace
 
 from adk_worker.actors import Actor
 from adk_worker.errors import AdkError
-from adk_worker.idempotency import Intent
 from adk_worker.lease import RunLease
 from adk_worker.memory import MemoryData, asked, claims, journal, memory_stores
 from adk_worker.runs import NewRun
 from adk_worker.settling.settlement import Settlement
 from adk_worker.transitions.runs import Attention, Reason
-from tests.model.asked import answer_of, boundary_of, name_of
-from tests.model.claims import TOOL, call_of, claim_of, digest_of, key_of, outcome_of
+from tests.model.asked import answer_of, boundary_of
+from tests.model.claims import call_of, claim_of, intent_of, key_of, outcome_of
 from tests.model.store import IN_FLIGHT_WAIT, WAIT, Store
 from tests.model.world import FAILED, HAPPENED, NOTHING, Call, World
 
@@ -132,20 +131,14 @@ class Memory:
     async def _acquire(self, holder):
         await self._stores.leases.acquire("run", tenant="acme", holder=str(holder), ttl_seconds=WAIT)
 
-    async def _begin(self, fence, number, seen, ahead, request):
-        intent = Intent(
-            key_of(number),
-            digest_of(number),
-            TOOL,
-            take_over=str(seen) if seen else None,
-            permit=name_of(request) if request else None,
-        )
-        await self._stores.runs.begin(self._under(fence), [intent], owner=str(fence), ahead=ahead)
+    async def _begin(self, fence, starts, ahead):
+        intents = [intent_of(start) for start in starts]
+        await self._stores.runs.begin(self._under(fence), intents, owner=str(fence), ahead=ahead)
 
     async def _commit(self, fence, sequence, stage, then, stored, told):
         boundary = boundary_of(sequence, stage, then, told, stored=stored)
         if told.outcome in {FAILED, HAPPENED}:
-            owned = claim_of(told.number, Call(fence))
+            owned = claim_of(told.turn[0], Call(fence))
             boundary = replace(boundary, settled=[(owned, outcome_of(told.outcome))])
         await self._stores.runs.commit(self._under(fence), boundary, policy=self._policy)
 

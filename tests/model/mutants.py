@@ -448,6 +448,12 @@ MUTANTS = (
     ),
     Mutant("I2: the intent before the effect", Rules(intent_before_effect=False), within(Fault.CRASH), TWICE),
     Mutant(
+        "I5: nothing of a turn is made while a call of it is undecided",
+        Rules(undecided_first=False),
+        within(Fault.CRASH, beside=True),
+        "while another of its turn is undecided",
+    ),
+    Mutant(
         "I2: an outcome is never begun again",
         Rules(begin_claim=_begins_what_is_settled),
         within(Fault.LAPSE, probe=Probe.FENCING),

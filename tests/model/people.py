@@ -7,8 +7,8 @@ from typing import Any
 
 from adk_worker.transitions.runs import Phase, Verdict
 from tests.model.bounds import Bounds, Fault
+from tests.model.steps import Move, published, publishing, said
 from tests.model.store import Store
-from tests.model.worker import Move, published, publishing, said
 from tests.model.world import HAPPENED, NOTHING, Trying, World
 
 _TWO = ("ann", "bob")

@@ -78,11 +78,17 @@ class Rules:
     """I7: after "never will", the far side refuses what was sent under an older fence."""
     timeout_is_unknown: bool = True
     """I10: the claim of a call that timed out stays in flight."""
+    siblings_wait: bool = True
+    """P1: before any call of a turn is dispatched, those that a person has to approve are asked about."""
+    siblings_survive: bool = True
+    """P1: all calls of a turn survive the wait."""
+    undecided_first: bool = True
+    """I5: nothing of a turn is dispatched while a call of it is undecided."""
+    last_answer: bool = True
+    """P1: the last answer of a turn queues the run."""
     asks_first: bool = True
     """P1: before any call of a turn is dispatched."""
     begins_permitted: bool = True
     """P1: a worker begins no call that a person has to approve without naming what lets it."""
-    answers_while_waiting: bool = True
-    """P1: an answer counts while the run waits for it."""
     known_dead: Rule = _known_dead
     not_yet_permits: Rule = _not_yet_permits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -46,6 +47,9 @@ def search(
     came_from: dict[World, tuple[World, str] | None] = {first: None}
     layer, depth = [first], 0
     world, step = first, ""
+    followed: set[World] = set()
+    collects = gc.isenabled()
+    gc.disable()  # there are no cycles in what is kept, and it would look through all of it again and again
     try:
         while layer:
             following: list[World] = []
@@ -61,14 +65,20 @@ def search(
                         following.append(move.world)
                 step = ""
                 protocol.check_end(world, moves)
-                for continuation in continuations:
-                    continuation.check(world)
+                calm = world._replace(faults=0, acts=0)
+                if calm not in followed:
+                    followed.add(calm)
+                    for continuation in continuations:
+                        continuation.check(calm)
             layer = following
             depth += bool(following)
             if progress is not None:
                 progress(len(came_from), depth)
     except Violation as violation:
         return Found(len(came_from), depth, str(violation), (*_trace(came_from, world), *violation.steps))
+    finally:
+        if collects:
+            gc.enable()
     return Found(len(came_from), depth)
 
 

@@ -11,15 +11,13 @@ from typing import Any
 
 from adk_worker.actors import Actor
 from adk_worker.errors import CallError, ClaimOwnerError
-from adk_worker.idempotency import Intent
 from adk_worker.settling.settlement import Settlement
 from adk_worker.transitions.leases import Holding, StoreTime
 from adk_worker.transitions.runs import Attention, FleetPolicy, Phase, Reason, State, Then, Verdict
-from tests.model.asked import ATTENTION, Asked, boundary_of, name_of, number_of
-from tests.model.claims import call_of, claim_of, digest_of, key_of, outcome_of
+from tests.model.asked import ATTENTION, Asked, boundary_of, number_of
+from tests.model.claims import call_of, claim_of, intent_of, key_of, outcome_of
 from tests.model.rules import Rules
 from tests.model.world import (
-    DENIED,
     FAILED,
     HAPPENED,
     NOTHING,
@@ -28,6 +26,7 @@ from tests.model.world import (
     Impossible,
     Op,
     Said,
+    Start,
     Told,
     Violation,
     World,
@@ -126,18 +125,28 @@ class Store:
         taken = self._given(world._replace(row=row))
         return taken._replace(ghost=taken.ghost._replace(right=fence)), verdict
 
-    def _begin(self, world: World, fence: int, number: int, seen: int, ahead: bool, request: int) -> tuple[World, Any]:
+    def _begin(self, world: World, fence: int, starts: tuple[Start, ...], ahead: bool) -> tuple[World, Any]:
         row, verdict = self._moved("begin", world.row, fence=fence, ahead=ahead)
         self._check_right(world, row, fence, verdict)
         if verdict is not Verdict.DONE:
             return self._ended(world._replace(row=row), verdict), (verdict, None)
-        stored = world.calls[number]
-        asked = ("begin_claim", number, stored, fence, seen)
+        begun = tuple(self._claimed(world, start, fence) for start in starts)
+        new = [intent_of(start) for start, call in zip(starts, begun, strict=True) if call != world.calls[start.number]]
+        permitted = self.asked.permit(world.asked, [intent for intent in new if intent.permit is not None])
+        if permitted is None:
+            return world, (None, None)
+        world = self.asked.noted(world, permitted)._replace(row=row)
+        for start, call in zip(starts, begun, strict=True):
+            world = world._replace(calls=_put(world.calls, start.number, call))
+        return world, (verdict, begun)
+
+    def _claimed(self, world: World, start: Start, fence: int) -> Call:
+        stored = world.calls[start.number]
+        asked = ("begin_claim", start, stored, fence)
         if asked not in self._asked:
-            intent = Intent(key_of(number), digest_of(number), take_over=str(seen) if seen else None)
             claim = self.rules.begin_claim(
-                None if stored is None else claim_of(number, stored),
-                intent,
+                None if stored is None else claim_of(start.number, stored),
+                intent_of(start),
                 tenant="acme",
                 owner=str(fence),
                 now=0.0,
@@ -146,14 +155,8 @@ class Store:
             self._asked[asked] = call_of(claim, stored)
         call: Call = self._asked[asked]
         if stored is not None and stored.known != NOTHING and not call.decided:
-            raise Violation(f"the outcome of call {number} was on record, and the call was begun again")
-        if request and call != stored:
-            intent = Intent(key_of(number), digest_of(number), permit=name_of(request))
-            permitted = self.asked.permit(world.asked, [intent])
-            if permitted is None:
-                return world, (None, None)
-            world = self.asked.noted(world, permitted)
-        return world._replace(row=row, calls=_put(world.calls, number, call)), (verdict, call)
+            raise Violation(f"the outcome of call {start.number} was on record, and the call was begun again")
+        return call
 
     def _commit(  # noqa: C901 - one check for each thing that can be wrong with a commit
         self,
@@ -194,13 +197,14 @@ class Store:
         if stored:
             world = world._replace(stored=(sequence, stage))
         if told.outcome in {FAILED, HAPPENED}:
-            world = self._recorded(world, told.number, fence, told.outcome)
-        if told.outcome == DENIED or then is Then.WAIT_APPROVAL:
+            world = self._recorded(world, told.turn[0], fence, told.outcome)
+        if told.asks or told.denied:
             boundary = boundary_of(sequence, stage, then, told)
             world = self.asked.noted(world, self.asked.bound(world.asked, boundary, done=verdict is Verdict.DONE))
         if verdict is Verdict.CANCELLED:
             return self._ended(world, verdict), verdict
         if then is Then.HAND_OVER:
+            self._check_results(world, told)
             world = self._given(world)
         if then is not Then.KEEP:
             world = self._gave_up(world)
@@ -367,7 +371,7 @@ class Store:
         number = number_of(self.asked.kept[world.asked].requests[request - 1].key)
         stands = world.ghost.said[number] == Said(approved, who)
         asked, verdict = self.asked.answer(world.asked, who, request, approved=approved)
-        if verdict is Verdict.DONE and self.rules.answers_while_waiting and not self._waits(world):
+        if verdict is Verdict.DONE and not self._waits(world):
             verdict = Verdict.REFUSED
         if verdict is Verdict.REFUSED and stands:
             raise Violation(f"{who} is told that their answer was refused, and it stands")
@@ -388,7 +392,7 @@ class Store:
     def _follow(self, world: World, asked: int) -> World:
         """Write answers, and what follows from them: once the last is in, the run is queued, all in one (P1)."""
         world = self.asked.noted(world, asked)
-        if self.asked.kept[asked].pending:
+        if self.asked.kept[asked].pending and self.rules.last_answer:
             return world
         row, verdict = self._moved("answered", world.row, at=NOW, policy=self.policy)
         if verdict is Verdict.REFUSED:
@@ -463,6 +467,26 @@ class Store:
         return self._given(world) if verdict is Verdict.DONE else world
 
     # --- what an outsider notes -------------------------------------------------------------------------------
+
+    def check_approved(self, world: World, asked: tuple[int, ...], number: int) -> None:
+        """Before a call is made: all of its turn that people are ``asked`` about are decided, and it is not denied.
+
+        :raises Violation: it must not be made.
+        """
+        for call in asked:
+            said = world.ghost.said[call]
+            if said is None:
+                of = "it" if call == number else f"call {call} of its turn"
+                raise Violation(f"call {number} is made, and nobody has decided about {of}")
+            if call == number and not said.approved:
+                raise Violation(f"call {number} is made, and {said.by} has denied it")
+
+    def _check_results(self, world: World, told: Told) -> None:
+        """At the boundary after a turn: each of its calls has its result."""
+        for number in told.turn:
+            call, said = world.calls[number], world.ghost.said[number]
+            if (call is None or call.known == NOTHING) and (said is None or said.approved):
+                raise Violation(f"call {number} has no result, and the run went on without it")
 
     def _left(self, world: World, row: int, fence: int, verdict: Verdict) -> World:
         """After a write that ends a task without a boundary."""

@@ -13,7 +13,9 @@ from tests.model.memory import Memory, Recorder
 from tests.model.moves import Protocol
 from tests.model.rules import Rules
 
-_WAYS = 300
+_WAYS = 60
+_TURNS = ((0, False), (1, False), (0, True), (1, True), (2, True))
+"""How many calls of a turn have to be approved, and whether it has two."""
 _STEPS = 70
 _ASKED = {
     "acquire",
@@ -51,9 +53,9 @@ def _chosen(protocol, world, choice):
     raise AssertionError("the moves of a state are not the same each time")
 
 
-def _walk(rules, probe, choice, *, asks):
+def _walk(rules, probe, choice, *, asks, beside):
     """Go one way at random in both; the names of what was written."""
-    bounds = Bounds(workers=3, calls=2, faults=5, acts=3, insists=True, asks=asks, probe=probe)
+    bounds = Bounds(workers=3, calls=2, faults=5, acts=3, insists=True, asks=asks, beside=beside, probe=probe)
     protocol = Protocol(rules, bounds, store=Recorder(rules, max_crashes=bounds.max_crashes))
     memory = Memory(protocol.store.policy)
     world, steps, written = protocol.first(), [], set()
@@ -78,8 +80,14 @@ def _walk(rules, probe, choice, *, asks):
 
 
 def _walk_all(rules, choice):
-    walks = ((probe, asks) for probe in Probe for way in range(_WAYS) for asks in (way % 3 == 0,))
-    return set().union(*(_walk(rules, probe, choice, asks=asks) for probe, asks in walks))
+    return set().union(
+        *(
+            _walk(rules, probe, choice, asks=asks, beside=beside)
+            for probe in Probe
+            for asks, beside in _TURNS
+            for _ in range(_WAYS)
+        )
+    )
 
 
 def test_the_models_store_writes_what_the_store_in_memory_writes():

@@ -69,6 +69,8 @@ def test_more_of_everything_reaches_more():
         Bounds(faults=1, kinds=kinds | {Fault.LAPSE}),
         Bounds(faults=1, kinds=kinds, calls=2),
         Bounds(faults=1, kinds=kinds, acts=1),
+        Bounds(faults=1, kinds=kinds, asks=1),
+        Bounds(faults=1, kinds=kinds, beside=True),
     ]
 
     reached = search(Rules(), small).states

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from adk_worker.transitions.runs import Phase, Reason, Then, Verdict
-from tests.model.asked import name_of
+from tests.model.beside import Beside
 from tests.model.bounds import Bounds, Fault, Probe
+from tests.model.steps import Move, published, put, said
 from tests.model.store import Store
 from tests.model.world import (
     DENIED,
@@ -18,27 +19,23 @@ from tests.model.world import (
     At,
     Call,
     Op,
+    Other,
+    Place,
+    Start,
     Told,
     Trying,
-    Violation,
     Worker,
     World,
 )
 
 _BACK = {At.EXCEPTION: Reason.EXCEPTION, At.CONFLICT: Reason.CONFLICT, At.DRAIN: Reason.DRAIN}
+_AFTER = frozenset({At.CALLS, At.RESULT, At.ASK})
+"""Where all that was begun has ended."""
 _SOFT = frozenset({At.THINK, At.ANSWERS, At.CALLS, At.INTEND, At.UNDECIDED})
 """Where a task may end by itself, without a boundary."""
 
 
-class Move(NamedTuple):
-    """One thing that may happen: what it is for people, what follows, and whether it is a fault."""
-
-    label: str
-    world: World
-    fault: Fault | None = None
-
-
-def taken(world: World, store: Store, *, asks: bool) -> Worker:
+def taken(world: World, store: Store, *, asks: int) -> Worker:
     """A worker that has just been given the lease, and has read what belongs to it."""
     row = store.rows[world.row]
     sequence, stage = world.stored
@@ -59,7 +56,8 @@ class Workers:
         self._store = store
         self._rules = store.rules
         self._last = 2 * bounds.calls + 1
-        self._to_approve = bounds.asks
+        self._asks_about = bounds.asks
+        self._beside = Beside(store, bounds)
         self._probe = bounds.probe
         self._faults = bounds.kinds
 
@@ -68,35 +66,40 @@ class Workers:
         name = f"worker {worker.fence}"
         if worker.at is At.IDLE:
             return
-        op = self._op(worker)
+        yield from self._beside.moves(world, worker, name)
+        # All that was begun is awaited before anything else is planned or told.
+        awaits = worker.at in _AFTER and self._beside.busy(worker)
+        op = None if awaits else self._op(worker)
         if op is not None:
             yield self._write(world, worker, op)
-        else:
+        elif not awaits:
             yield from self._local(world, worker, name)
-        if not world.faults:
-            return
-        yield from self._suffers(world, worker, name, op)
+        if world.faults:
+            yield from self._suffers(world, worker, name, op)
 
     # --- writes -----------------------------------------------------------------------------------------------
 
     def _op(self, worker: Worker) -> Op | None:  # noqa: C901, PLR0911 - a case for each place
         """The write that the worker is about to make."""
-        fence, number = worker.fence, worker.stage // 2
+        fence, turn = worker.fence, self._beside.turn(worker)
+        number = turn[0]
         match worker.at:
             case At.THINK:
-                then = Then.WAIT_APPROVAL if self._to_approve and self._rules.asks_first else Then.KEEP
+                asks_first = self._rules.asks_first and self._rules.siblings_wait
+                then = Then.WAIT_APPROVAL if self._asks_about and asks_first else Then.KEEP
                 then = Then.COMPLETE if worker.stage + 1 == self._last else then
-                return ("commit", fence, worker.sequence + 1, worker.stage + 1, then, True, Told(number))
+                told = Told(turn, asks=self._to_approve(worker) if then is Then.WAIT_APPROVAL else ())
+                return ("commit", fence, worker.sequence + 1, worker.stage + 1, then, True, told)
             case At.RESULT:
-                if not self._rules.commit_before_publish and not worker.ticket:
+                if (not self._rules.commit_before_publish and not worker.ticket) or not self._beside.done(worker):
                     return None
-                outcome = worker.outcome if worker.unrecorded or worker.outcome == DENIED else NOTHING
-                told = Told(number, outcome, worker.request)
+                told = Told(turn, worker.outcome if worker.unrecorded else NOTHING, denied=_denied(worker))
                 return ("commit", fence, worker.sequence + 1, worker.stage + 1, Then.HAND_OVER, True, told)
             case At.INTEND if not self._barred(worker):
-                return ("begin", fence, number, worker.seen, worker.ahead, worker.request)
+                return ("begin", fence, self._starts(worker), worker.ahead)
             case At.ASK | At.INTEND:
-                return ("commit", fence, worker.sequence + 1, worker.stage, Then.WAIT_APPROVAL, True, Told(number))
+                told = Told(turn, asks=self._unpermitted(worker))
+                return ("commit", fence, worker.sequence + 1, worker.stage, Then.WAIT_APPROVAL, True, told)
             case At.SETTLE:
                 return ("settle", fence, number, worker.seen, worker.outcome)
             case At.PARK:
@@ -111,8 +114,24 @@ class Workers:
                 return ("release", fence)
         return None
 
+    def _starts(self, worker: Worker) -> tuple[Start, ...]:
+        """The calls that are to be begun, all in one write."""
+        first = Start(worker.stage // 2, worker.seen, worker.request)
+        if not self._beside.there:
+            return (first,)
+        return (*((first,) if worker.outcome == NOTHING else ()), *self._beside.starts(worker))
+
+    def _to_approve(self, worker: Worker) -> tuple[int, ...]:
+        """The calls of the turn that a person has to approve."""
+        return self._beside.turn(worker)[: self._asks_about]
+
+    def _unpermitted(self, worker: Worker) -> tuple[int, ...]:
+        requests = (worker.request, worker.other.request)
+        return tuple(call for call, request in zip(self._to_approve(worker), requests, strict=False) if not request)
+
     def _barred(self, worker: Worker) -> bool:
-        return self._to_approve and self._rules.begins_permitted and not worker.request
+        unpermitted = self._unpermitted(worker) if self._rules.begins_permitted else ()
+        return any(start.number in unpermitted for start in self._starts(worker))
 
     def _write(self, world: World, worker: Worker, op: Op) -> Move:
         step = f"worker {worker.fence}: {said(op)}"
@@ -123,7 +142,7 @@ class Workers:
     def _after(self, world: World, worker: Worker, op: Op, answer: Any) -> Worker:  # noqa: PLR0911 - a case each
         """The worker, once its write was answered."""
         name = op[0]
-        verdict, call = answer if isinstance(answer, tuple) else (answer, None)
+        verdict, found = answer if isinstance(answer, tuple) else (answer, None)
         if verdict is Verdict.REFUSED:
             # Superseded. What it knows of its call is evidence, and asks for no lease (F4).
             return worker._replace(at=At.RECORD) if worker.unrecorded else IDLE
@@ -135,10 +154,10 @@ class Workers:
             case "commit":
                 return self._committed(world, worker, op)
             case "begin":
-                return self._begun(worker, call)
+                return self._begun(worker, found)
             case "settle":
-                outcome = worker.outcome if call.known == NOTHING else call.known
-                return worker._replace(at=At.RESULT, outcome=outcome)
+                outcome = worker.outcome if found.known == NOTHING else found.known
+                return self._onward(worker._replace(outcome=outcome))
             case "note_dead":
                 return worker._replace(dead_seen=True)
             case "park":
@@ -156,18 +175,28 @@ class Workers:
             return Worker(at=At.PUBLISH, ticket=ticket) if ticket and not published else IDLE
         if then is not Then.KEEP:
             return IDLE
-        at = At.THINK
-        if stage % 2:
-            at = At.INTEND if self._rules.intent_before_effect else At.CALL
-        return Worker(at=at, fence=worker.fence, sequence=sequence, stage=stage, ahead=not stored)
+        after = Worker(At.THINK, worker.fence, sequence, stage, ahead=not stored)
+        return self._fresh(after) if stage % 2 else after
 
-    def _begun(self, worker: Worker, call: Call | None) -> Worker:
-        if call is None:  # what was to let it does not
-            return worker._replace(at=At.ASK, request=0)
-        mine = not call.decided and call.owner == worker.fence
-        if worker.outcome != NOTHING:  # the effect came first
-            return worker._replace(at=At.RESULT)
-        return worker._replace(at=At.CALL if mine else At.CALLS)
+    def _fresh(self, worker: Worker) -> Worker:
+        """A worker whose calls nobody can have begun before."""
+        if not self._rules.siblings_wait:
+            return worker._replace(at=At.ASK, other=Other(Place.CALL))
+        at = At.INTEND if self._rules.intent_before_effect else At.CALL
+        return worker._replace(at=at, other=Other(Place.START) if self._beside.there else worker.other)
+
+    def _begun(self, worker: Worker, calls: tuple[Call, ...] | None) -> Worker:
+        if calls is None:  # what was to let one of them does not
+            return worker._replace(at=At.ASK, request=0, other=worker.other._replace(request=0))
+        first = worker.stage // 2
+        after = worker._replace(at=At.RESULT)  # unless the first one is yet to be made
+        for start, call in zip(self._starts(worker), calls, strict=True):
+            mine = not call.decided and call.owner == worker.fence
+            if start.number != first:
+                after = after._replace(other=self._beside.begun(worker, call))
+            elif worker.outcome == NOTHING:  # or else the effect came first
+                after = after._replace(at=At.CALL if mine else At.CALLS)
+        return after
 
     def _ticket(self, world: World) -> int:
         lease = self._store.rows[world.row].lease
@@ -197,6 +226,8 @@ class Workers:
                 call = world.calls[number]
                 known = worker._replace(quiet=call is not None and call.quiet, dead_seen=True)
                 yield Move(f"{name}: decides", put(world, worker, self._not_yet(known)))
+            case At.RESULT if not self._beside.done(worker):
+                yield Move(f"{name}: looks again", put(world, worker, worker._replace(at=At.CALLS)))
             case At.RESULT:
                 ticket = worker.fence + 1
                 sent = worker._replace(ticket=ticket)
@@ -206,32 +237,45 @@ class Workers:
                 yield Move(f"a worker publishes ticket {worker.ticket}", put(after_it, worker, IDLE))
 
     def _heard(self, world: World, worker: Worker) -> Worker:
-        stands = self._store.asked.stands(world.asked, worker.stage // 2)
-        if not stands.request:
-            return worker._replace(at=At.ASK)
-        if not stands.approved:
-            return worker._replace(at=At.RESULT, outcome=DENIED, request=stands.request)
-        return worker._replace(at=At.CALLS, request=stands.request)
+        first, *others = self._store.asked.stands(world.asked, self._to_approve(worker))
+        heard = worker._replace(request=first.request)
+        if others:
+            heard = heard._replace(other=worker.other._replace(request=others[0].request))
+        if self._unpermitted(heard):
+            return heard._replace(at=At.ASK)
+        if others and not others[0].approved:
+            heard = heard._replace(other=heard.other._replace(place=Place.DONE, outcome=DENIED))
+        if first.approved:
+            return heard._replace(at=At.CALLS)
+        if not self._rules.siblings_survive:
+            heard = heard._replace(other=heard.other._replace(place=Place.DONE))
+        return heard._replace(at=At.CALLS if self._beside.there else At.RESULT, outcome=DENIED)
 
     def _dispatched(self, world: World, worker: Worker, requests: tuple[tuple[int, int], ...]) -> World:
-        said = world.ghost.said[worker.stage // 2]
-        if self._to_approve and (said is None or not said.approved):
-            why = "nobody has approved it" if said is None else f"{said.by} has denied it"
-            step = f"worker {worker.fence}: makes call {worker.stage // 2}"
-            raise Violation(f"call {worker.stage // 2} is made, and {why}", steps=(step,))
+        with Trying(f"worker {worker.fence}: makes call {worker.stage // 2}"):
+            self._store.check_approved(world, self._to_approve(worker), worker.stage // 2)
         ghost = world.ghost._replace(ran=max(world.ghost.ran, worker.stage))
         return world._replace(requests=requests, ghost=ghost)
 
     def _planned(self, world: World, worker: Worker) -> Worker:
+        worker = worker._replace(other=self._beside.planned(world, worker))
         call = world.calls[worker.stage // 2]
+        if self._beside.there and worker.outcome != NOTHING:
+            return self._onward(worker)
         if call is None:
             first = At.INTEND if self._rules.intent_before_effect else At.CALL
             return worker._replace(at=first, seen=0, dead_seen=False)
         if call.known != NOTHING:
-            return worker._replace(at=At.RESULT, outcome=call.known, unrecorded=False)
+            return self._onward(worker._replace(outcome=call.known, unrecorded=False))
         if call.never_ran:
             return worker._replace(at=At.INTEND, seen=call.owner, dead_seen=call.dead_seen)
+        if self._beside.starts(worker) and not self._rules.undecided_first:
+            return worker._replace(at=At.RESULT, other=Other(Place.CALL))
         return worker._replace(at=At.UNDECIDED, seen=call.owner, dead_seen=call.dead_seen)
+
+    def _onward(self, worker: Worker) -> Worker:
+        """The first call has its outcome: on to what is left of the turn."""
+        return worker._replace(at=At.INTEND if self._beside.starts(worker) else At.RESULT)
 
     def _timed_out(self, worker: Worker) -> Worker:
         if self._rules.timeout_is_unknown:
@@ -303,49 +347,15 @@ class Workers:
         made = self._write(world, worker, tombstone)
         yield made._replace(fault=Fault.CHECKPOINT)
         if worker.at is At.THINK and then is not Then.WAIT_APPROVAL:
-            at = At.INTEND if self._rules.intent_before_effect else At.CALL
-            ahead = Worker(at=at, fence=fence, sequence=worker.sequence, stage=stage, ahead=True)
+            ahead = self._fresh(Worker(At.THINK, fence, worker.sequence, stage, ahead=True))
             label = f"{name}: cannot store stage {stage}, and goes on from memory"
             yield Move(label, put(world, worker, ahead), Fault.CHECKPOINT)
 
 
-def put(world: World, before: Worker, after: Worker) -> World:
-    """The world with one worker changed. Workers are interchangeable: they are kept in order (the symmetry)."""
-    workers = list(world.workers)
-    workers.remove(before)
-    workers.append(after)
-    workers.sort()
-    return world._replace(workers=tuple(workers))
-
-
-def published(world: World, ticket: int) -> World:
-    """The world with a message more, if there is a ticket; a third copy of the same would tell nothing new."""
-    if not ticket or world.messages.count(ticket) > 1:
-        return world
-    return world._replace(messages=tuple(sorted((*world.messages, ticket))))
-
-
-def publishing(ticket: int) -> str:
-    """The words for it, where there is a ticket."""
-    return f", and publishes ticket {ticket}" if ticket else ""
-
-
-def said(op: Op) -> str:
-    """A write, for people."""
-    match op:
-        case ("answer", who, request, approves):
-            return f"{who} {'approves' if approves else 'denies'} {name_of(request)}"
-        case ("commit", fence, sequence, stage, then, stored, _):
-            what = f"commits {sequence} (stage {stage}, {then})" if stored else f"commits {sequence} as a tombstone"
-            return f"{what} under {fence}"
-        case ("begin", fence, number, seen, ahead, _):
-            over = f" over from {seen}" if seen else ""
-            return f"begins call {number}{over} under {fence}{', ahead' if ahead else ''}"
-        case ("record", fence, number, outcome):
-            return f"records call {number} as {'happened' if outcome else 'failed'}, as {fence}"
-        case (name, fence, *rest):
-            return f"{name} under {fence} {' '.join(str(part) for part in rest)}".rstrip()
-    return str(op)
+def _denied(worker: Worker) -> tuple[int, ...]:
+    """The requests of whose denial the model is told."""
+    calls = ((worker.outcome, worker.request), (worker.other.outcome, worker.other.request))
+    return tuple(request for outcome, request in calls if outcome == DENIED)
 
 
 def _answered(answer: Any) -> str:

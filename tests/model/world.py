@@ -68,12 +68,23 @@ class At(IntEnum):
     """Ask about the call, once more, and wait."""
 
 
-class Told(NamedTuple):
-    """What a boundary says of the call at hand: its outcome, and for one that was denied the request about it."""
+class Start(NamedTuple):
+    """A call that is to be begun: over from the owner that was seen, 0 for none; and the request that permits it."""
 
     number: int
-    outcome: int = NOTHING
+    seen: int = 0
     request: int = 0
+
+
+class Told(NamedTuple):
+    """What a boundary says of the calls at hand, its ``turn``: the outcome of the first, if it is not on record yet;
+    which calls people are asked about; and the requests that were denied.
+    """
+
+    turn: tuple[int, ...]
+    outcome: int = NOTHING
+    asks: tuple[int, ...] = ()
+    denied: tuple[int, ...] = ()
 
 
 class Call(NamedTuple):
@@ -102,6 +113,28 @@ class Call(NamedTuple):
         return self.late[0] if self.never_ran and self.late else self.outcome
 
 
+class Place(IntEnum):
+    """Where the second call of a turn is."""
+
+    NONE = 0
+    START = 1
+    """It is to be begun."""
+    CALL = 2
+    WAIT = 3
+    NOTE = 4
+    """Its outcome is to be recorded."""
+    DONE = 5
+
+
+class Other(NamedTuple):
+    """What a worker knows of the second call of a turn: see :mod:`tests.model.beside`."""
+
+    place: Place = Place.NONE
+    seen: int = 0
+    request: int = 0
+    outcome: int = NOTHING
+
+
 class Worker(NamedTuple):
     """One worker, and its memory. A worker that is paused is one that does not move for a while."""
 
@@ -123,6 +156,7 @@ class Worker(NamedTuple):
     ticket: int = 0
     request: int = 0
     """The request about the call whose answer it goes by."""
+    other: Other = Other()
 
 
 IDLE = Worker()

@@ -89,13 +89,25 @@ async def unmasked(driver):
 @state
 async def sealed(driver):
     """Parked, with a secret sealed under the key ``old``, which is all zeros."""
+    await driver.park(await _sealing(driver))
+
+
+@state
+async def rotating(driver):
+    """Parked, with a secret sealed under the key ``old``; and run_2 has one too, and is held."""
+    await sealed(driver)
+    await _sealing(Driver(driver.stores, run_id="run_2"))
+
+
+async def _sealing(driver):
+    """Submit a run that has a secret sealed under the key ``old``, and take it to its first boundary: its lease."""
     keys = SealKeys((SealKey("old", bytes(KEY_BYTES)),))
     masker = Redactor(seal_keys=keys).masker(of=(driver.tenant, driver.run_id))
     text = masker.text("log in as bob, password=hunter22")
     await driver.submit(input=text, masks=masker.state())
     lease = await driver.worker()
     await driver.commit(lease, 1, frontier={"masks": masker.state()})
-    await driver.park(lease)
+    return lease
 
 
 @state

@@ -1,4 +1,4 @@
-"""The examples of docs/cli.md and docs/people.md, each typed into a shell, and compared with what the page shows."""
+"""The examples of the pages below, each typed into a shell, and compared with what the page shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.pages import fits, stories
 
 pytestmark = pytest.mark.timeout(300)
 
-PAGES = [page for page in (ROOT / "docs" / "cli.md", ROOT / "docs" / "people.md") if page.exists()]
+PAGES = [ROOT / "docs" / name for name in ("cli.md", "people.md", "secrets.md")]
 STORIES = [story for page in PAGES for story in stories(page)]
 _PATIENCE = 120
 

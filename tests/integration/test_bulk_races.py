@@ -13,8 +13,6 @@ from adk_worker.conformance.runs.driver import Driver
 from adk_worker.events import EventKind
 from adk_worker.filters import RunFilter
 from adk_worker.runs import RunStatus
-from stores import open_stores
-from tests.redis_stores import made
 
 RUNS = 150
 OPERATORS = ("ana", "bob", "cleo")
@@ -30,17 +28,6 @@ class Broker:
 
     async def dispatch(self, message):
         self.sent[message.run_id] += 1
-
-
-@pytest.fixture(params=["postgres", "redis"])
-async def stores(request):
-    if request.param == "postgres":
-        url = request.getfixturevalue("postgres_store_url")
-    else:
-        url = made(request.getfixturevalue("redis_url"))
-    bundle = open_stores(url, pool_size=16)
-    yield bundle
-    await bundle.lifecycle.close()
 
 
 async def failed(stores, name):

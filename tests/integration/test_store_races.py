@@ -16,25 +16,12 @@ from adk_worker.idempotency import Intent
 from adk_worker.runs import NewRun, RunStatus
 from adk_worker.transitions.leases import Holding
 from adk_worker.transitions.runs import FleetPolicy, Then, Verdict
-from stores import open_stores
-from tests.redis_stores import made
 
 TENANT = "acme"
 RACERS = 3
 POLICY = FleetPolicy(lease_ttl=LONG, dispatch_grace=LONG, dispatch_grace_max=LONG)
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(params=["postgres", "redis"])
-async def stores(request):
-    if request.param == "postgres":
-        url = request.getfixturevalue("postgres_store_url")
-    else:
-        url = made(request.getfixturevalue("redis_url"))
-    bundle = open_stores(url, pool_size=16)
-    yield bundle
-    await bundle.lifecycle.close()
 
 
 async def raced(names, race):

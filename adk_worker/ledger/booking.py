@@ -52,7 +52,10 @@ class Refusal:
         option = "--tokens" if self.kind is Kind.TOKENS else "--cost"
         named = f"{shlex.quote(run_id)} " if self.scope is Scope.RUN else ""
         command = f"adk budget raise {named}--tenant {shlex.quote(tenant)} {option} N"
-        return f"{self.reason(tenant=tenant)}. To have it go on: {command}"
+        # What others have reserved may come back by itself.
+        waits = self.scope is Scope.TENANT and self.reserved > 0
+        what = "It goes on by itself once there is room; to make some" if waits else "To have it go on"
+        return f"{self.reason(tenant=tenant)}. {what}: {command}"
 
     def reason(self, *, tenant: str) -> str:
         """The limit, and all that stands against it, for people."""

@@ -26,7 +26,7 @@ class Round:
     promised: Amount = field(default_factory=Amount)
     """What those may take that it has queued."""
     moved: bool = False
-    """Whether it has queued any."""
+    """Whether it has queued any, or could not ask one."""
     empty: bool = True
     """Whether it has met none."""
 
@@ -42,6 +42,10 @@ class Round:
     def promise(self, wanted: Amount) -> Round:
         """One has been queued whose call may take ``wanted``."""
         return replace(self, promised=self.promised + wanted, moved=True)
+
+    def miss(self) -> Round:
+        """One that fits could not be asked whether it waits."""
+        return replace(self, moved=True)
 
     def meet(self) -> Round:
         """Somebody waits."""

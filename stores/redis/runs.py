@@ -30,7 +30,7 @@ from adk_worker.runs import Boundary, Committed, NewRun, Reaped, Renewal, Run, S
 from adk_worker.sealing.resealing import Reseal
 from adk_worker.settling.settlement import Settled, Settlement
 from adk_worker.transitions.runs import Attention, FleetPolicy, Reason
-from stores.redis import accounts, pruning, reading, sweeping
+from stores.redis import accounts, pruning, reading, rounds, sweeping
 from stores.redis.data import RunData
 from stores.redis.keys import bucket_of_run, bucket_of_tenant
 from stores.redis.reference import at_once
@@ -234,15 +234,13 @@ class RedisRunStore:
         )
 
     async def rounds_due(self, *, limit: int, after: str | None = None) -> tuple[Sequence[Round], str | None]:
-        return await self._server.run(lambda process: accounts.rounds_due(process, limit=limit, after=after))
+        return await self._server.run(lambda process: rounds.due(process, limit=limit, after=after))
 
     async def requeue_over_budget(
         self, made: Round, *, by: Actor, policy: FleetPolicy, limit: int
     ) -> tuple[Sequence[Submitted], Round | None]:
         check_name(made.tenant, what="tenant")
-        return await self._server.run(
-            lambda process: accounts.requeue(process, made, by=by, policy=policy, limit=limit)
-        )
+        return await self._server.run(lambda process: rounds.requeue(process, made, by=by, policy=policy, limit=limit))
 
     async def get(self, run_id: str, *, tenant: str) -> Run | None:
         return await self._read_whole(check_run(tenant, run_id), lambda runs: runs.get(run_id, tenant=tenant))

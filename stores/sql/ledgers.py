@@ -13,7 +13,6 @@ from adk_worker.actors import Actor
 from adk_worker.errors import RunNotFoundError
 from adk_worker.lease import RunLease
 from adk_worker.ledger import booking
-from adk_worker.ledger.accounts import Account
 from adk_worker.ledger.amounts import Amount, BudgetChange
 from adk_worker.ledger.booking import Booked, Ledger, Refusal, Reservation, Scope
 from adk_worker.runs import Committed, Submitted
@@ -111,14 +110,13 @@ def change_budget(
 
 def parked_over_budget(
     tx: Connection, tenant: str, *, limit: int, behind: int
-) -> tuple[Account | None, Sequence[tuple[str, int, Amount | None]]]:
-    """The account, and the runs that are parked for a budget, the oldest first: id, number, and what each asked for.
+) -> Sequence[tuple[str, int, Amount | None]]:
+    """The runs that are parked for a budget, the oldest first: id, number, and what each asked for; only reads.
 
-    ``None`` for one that is parked on its own budget. Only reads.
+    ``None`` for one that is parked on its own budget.
     """
-    account = accounts.read(tx, tenant)
     rows = tx.execute(_PARKED, {"for_tenant": tenant, "behind": behind, "at_most": limit}).mappings()
-    return account, [(row["run_id"], row["number"], _wanted(ledger_of(row))) for row in rows]
+    return [(row["run_id"], row["number"], _wanted(ledger_of(row))) for row in rows]
 
 
 def _wanted(kept: Ledger) -> Amount | None:

@@ -13,7 +13,7 @@ from adk_worker.actors import Actor
 from adk_worker.approvals.answers import Answer, Answered
 from adk_worker.approvals.requests import Grant
 from adk_worker.approvals.store import Asked, Expired
-from adk_worker.errors import ConfigurationError
+from adk_worker.errors import ConfigurationError, StoreUnavailableError
 from adk_worker.events import Event, NewEvent
 from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Claim, Intent, check_claim
@@ -228,18 +228,24 @@ class SqlRunStore:
     ) -> tuple[Sequence[Submitted], Round | None]:
         tenant = check_name(made.tenant, what="tenant")
         behind = reading.cursor(made.after) or 0
-        account, found = await self._database.read(
-            lambda tx: ledgers.parked_over_budget(tx, tenant, limit=limit + 1, behind=behind)
-        )
+        account = await self._database.read(lambda tx: accounts.read(tx, tenant))
         if account is None:
             return (), None
+        found = await self._database.read(
+            lambda tx: ledgers.parked_over_budget(tx, tenant, limit=limit + 1, behind=behind)
+        )
         queued: list[Submitted] = []
         for run_id, _, wanted in found[:limit]:
             made = made if wanted is None else made.meet()
             if wanted is None or not made.fits(account, wanted):
                 continue
             requeue = partial(ledgers.requeue_waiting, tenant=tenant, run_id=run_id, by=by, policy=policy)
-            submitted = await self._database.write(requeue)
+            try:
+                submitted = await self._database.write(requeue)
+            except StoreUnavailableError:
+                if not queued:
+                    raise
+                return queued, None  # it stays due, and what was queued has to be published
             if submitted is not None:
                 made = made.promise(wanted)
                 queued.append(submitted)

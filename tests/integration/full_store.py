@@ -130,7 +130,7 @@ def queries(size: Size) -> Mapping[str, tuple[Callable[[Connection], Any], int]]
         "leases held on a host": (lambda tx: sweeping.held_on(tx, "host", within=60.0), size.lapsed),
         "rounds that are due": (lambda tx: accounts_of.due(tx, limit=10, behind=""), _DUE),
         "the next rounds that are due": (lambda tx: accounts_of.due(tx, limit=10, behind="tenant-3"), _DUE),
-        # The account, and a tenant's share of what is parked.
+        # A tenant's share of what is parked.
         "a batch of a tenant's runs that wait": (
             lambda tx: ledgers.parked_over_budget(tx, tenant, limit=10, behind=0),
             1 + size.finished // 101 // 200,

@@ -16,7 +16,7 @@ from adk_worker.ledger.booking import Reservation
 from adk_worker.memory import MemoryRunStore
 from adk_worker.runs import RunStatus
 from adk_worker.transitions.runs import Attention, Then, Verdict
-from stores.redis import RedisOptions, accounts, open_redis
+from stores.redis import RedisOptions, open_redis, rounds
 from stores.redis.data import RunData
 from stores.redis.keys import Keys, bucket_of_run, bucket_of_tenant, run_of
 from stores.redis.reference import at_once
@@ -221,7 +221,7 @@ async def test_a_run_that_is_turned_away_anew_is_not_forgotten(server, stores, m
     await grant(stores, BudgetChange(to={Kind.TOKENS: 1000}))
     ((first, its),) = await workers(stores, 1, prefix="first")
     process = server.blocking()
-    forget = accounts._forget  # noqa: SLF001
+    forget = rounds._forget  # noqa: SLF001
 
     def late(data, run, wait):
         monkeypatch.undo()
@@ -229,7 +229,7 @@ async def test_a_run_that_is_turned_away_anew_is_not_forgotten(server, stores, m
         at_once_elsewhere(turned_away(driver))
         return forget(data, run, wait)
 
-    monkeypatch.setattr(accounts, "_forget", late)
+    monkeypatch.setattr(rounds, "_forget", late)
 
     await go_round(stores, await begun(stores))
 

@@ -8,13 +8,15 @@ import pytest
 import redis
 from redis.crc import key_slot
 
+from adk_worker.conformance.runs.accounts import grant
 from adk_worker.conformance.runs.driver import Driver
+from adk_worker.conformance.runs.waitlist import due, ids, sweep, to
 from adk_worker.conformance.waiting import LONG
 from adk_worker.errors import ConfigurationError, StoreRefusedError, StoreUnavailableError
 from adk_worker.runs import RunStatus
 from adk_worker.transitions.runs import Then, Verdict
 from stores.redis import open_redis
-from stores.redis.keys import BUCKETS, Keys, bucket_of_run
+from stores.redis.keys import BUCKETS, Keys, bucket_of_run, bucket_of_tenant
 from tests.redis_stores import made
 from tests.waiting import wait_until
 
@@ -98,6 +100,32 @@ async def test_a_node_that_is_away_takes_its_runs_with_it_and_no_others(stores, 
     assert [(one.busy, one.lease is not None) for one in renewed] == [(True, False), (False, True)]
     assert reaped is not None
     assert (await drivers[there].commit(leases[there], 1)).verdict is Verdict.DONE
+
+
+async def test_a_node_that_is_away_keeps_its_own_runs_waiting_and_no_others(stores, redis_cluster):
+    """P3: for room on their tenant's account; they go on once it is back."""
+    placed = nodes_of(redis_cluster, [f"run-{number}" for number in range(60)])
+    with redis.RedisCluster.from_url(redis_cluster.url.replace("+cluster", "")) as client:
+        port = client.get_node_from_key(Keys(bucket_of_tenant(TENANT)).store).port
+    accounts_node = [node.port for node in redis_cluster.nodes].index(port)
+    other = next(node for node in range(3) if node != accounts_node)
+    await grant(stores, to(1))
+    # The one that is not reached comes first.
+    there, *_ = [run for run, node in placed.items() if node == other]
+    here, *_ = [run for run, node in placed.items() if node == accounts_node]
+    for run in (there, here):
+        driver = Driver(stores, run_id=run)
+        await driver.reserve(await driver.worker(), 10)
+    await grant(stores, to(1000))
+
+    redis_cluster.nodes[other].kill()
+    first = await sweep(stores)
+    still = await due(stores)
+    redis_cluster.nodes[other].start()
+    wait_until(redis_cluster.healthy, within=60, what="the node to be back")
+    second = await sweep(stores)
+
+    assert (ids(first), [one.tenant for one in still], ids(second)) == ([here], [TENANT], [there])
 
 
 async def test_a_cluster_none_of_whose_nodes_answers_is_a_store_that_is_away(opened):

@@ -10,7 +10,9 @@ import psycopg2
 import pytest
 import structlog
 
-from adk_worker.conformance.runs.driver import Driver
+from adk_worker.conformance.runs.accounts import grant
+from adk_worker.conformance.runs.driver import ANN, PATIENT, Driver
+from adk_worker.conformance.runs.waitlist import begun, due, ids, parked, to
 from adk_worker.conformance.waiting import LONG
 from adk_worker.errors import StaleFenceError, StoreUnavailableError
 from adk_worker.lease import RunLease
@@ -67,6 +69,23 @@ async def test_a_connection_lost_before_commit_is_made_anew_and_all_is_done_once
     fault.wait()
     assert committed.verdict is Verdict.DONE
     assert [event.kind for event in await driver.events()].count("after_tool_result") == 1
+
+
+async def test_what_a_round_has_queued_before_the_store_went_away_is_told(stores, driver, postgres_proxy):
+    """P3: its messages have to be published; the round stays due."""
+    await grant(stores, to(1))
+    await parked(stores, 2, 10)
+    await grant(stores, to(1000))
+    fault = postgres_proxy.lose_request(to=lambda said: b"'parked-1'" in said and b"FOR UPDATE" in said, times=100)
+
+    first, rest = await stores.runs.requeue_over_budget(await begun(stores), by=ANN, policy=PATIENT, limit=10)
+    again = stores.runs.requeue_over_budget(await begun(stores), by=ANN, policy=PATIENT, limit=10)
+    with pytest.raises(StoreUnavailableError):
+        await again
+
+    fault.wait()
+    assert (ids(first), rest) == (["parked-0"], None)
+    assert [one.tenant for one in await due(stores)] == [TENANT]
 
 
 # --- locks and time -----------------------------------------------------------------------------------------------

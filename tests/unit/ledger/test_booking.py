@@ -68,6 +68,21 @@ def test_the_first_kind_over_its_limit_is_told():
     assert stands.refusal(Amount(400, 11)) == Refusal(Scope.RUN, Kind.COST, 50, 20, 0, 20, Amount(400, 11))
 
 
+@pytest.mark.parametrize(
+    ("scope", "reserved", "said"),
+    [
+        (Scope.TENANT, 700, "It goes on by itself once there is room; to make some: adk budget raise --tenant acme"),
+        (Scope.TENANT, 0, "To have it go on: adk budget raise --tenant acme"),
+        (Scope.RUN, 700, "To have it go on: adk budget raise run --tenant acme"),
+    ],
+)
+def test_a_refusal_for_what_others_have_reserved_says_that_it_may_pass(scope, reserved, said):
+    """P3: nothing else comes back by itself."""
+    refused = Refusal(scope, Kind.TOKENS, 1000, 200, reserved, 0, Amount(900))
+
+    assert said in refused.words(tenant="acme", run_id="run")
+
+
 def test_a_refusal_says_what_to_do_in_words_that_a_shell_takes():
     """P3."""
     refused = Refusal(Scope.RUN, Kind.COST, 1_500_000, 1_200_000, 0, 100_000, Amount(4000, 250_000))

@@ -115,3 +115,10 @@ def test_a_round_that_has_queued_somebody_stays_due():
 
     assert made.promise(Amount(100)).served(account) == account
     assert not made.served(account).waitlist.due
+
+
+def test_a_round_that_could_not_ask_one_who_fits_stays_due():
+    """P3: whoever makes the next one asks again."""
+    account = waits(limited(10)).change(BudgetChange(to={Kind.TOKENS: 500}), by=Actor("ann"), at=1.0)
+
+    assert Round.begun("acme", account).meet().miss().served(account) == account

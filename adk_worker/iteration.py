@@ -253,7 +253,7 @@ class Iteration:
 
         A grant may be over by the moment at which its call is begun: then nothing of that was begun.
         """
-        stood = answers.stood
+        stood = answers.frontier
         if answers.unanswered:
             return await self._wait(asking.stepped(stood), answers.unanswered)
         try:
@@ -265,7 +265,7 @@ class Iteration:
 
     async def _play(self, answers: Answers, *, fresh: bool) -> Iterated:
         scribe, frontier = self._in.scribe, answers.frontier
-        turn = Turn(frontier, self._in, answers.permits)
+        turn = Turn(frontier, self._in, answers.permits, answers.denied)
         ended: TurnEnd | None = None
         while ended is None:
             try:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from adk_worker.approvals.asking import Denial
 from adk_worker.checkpoint import Checkpoint, OutstandingCall
 from adk_worker.errors import AdkError, NotApprovedError, StoreUnavailableError, ToolArgumentsError
 from adk_worker.idempotency import Claim, Intent, call_digest
@@ -69,14 +70,20 @@ class _Start:
 class Turn:
     """The outstanding calls of one frontier. ``fresh`` says that none can have been dispatched before.
 
-    ``permits`` says under what each call may be begun that a person has to approve, by its index (P1).
+    Of the calls that a person has to approve, by their index: ``permits`` says under what each may be begun, and
+    ``denied`` what is told of those that are not made (P1).
     """
 
     def __init__(
-        self, frontier: Checkpoint, surroundings: Surroundings, permits: Mapping[int, str] = MappingProxyType({})
+        self,
+        frontier: Checkpoint,
+        surroundings: Surroundings,
+        permits: Mapping[int, str] = MappingProxyType({}),
+        denied: Mapping[int, Denial] = MappingProxyType({}),
     ) -> None:
         self._frontier = frontier
         self._permits = permits
+        self._denied = denied
         self._agent = surroundings.agent
         self._scribe = surroundings.scribe
         self._masker = surroundings.masker
@@ -99,7 +106,11 @@ class Turn:
         :raises NotApprovedError: nobody has approved one of them, or its grant is over; nothing was begun (P1).
         """
         starts = [_Start(call) for call in self._frontier.calls if call.outcome is None] if fresh else None
-        self._outcomes.update({call.index: call.outcome for call in self._frontier.calls if call.outcome is not None})
+        for call in self._frontier.calls:
+            if call.outcome is not None:
+                self._outcomes[call.index] = call.outcome
+            elif call.key is None and call.index in self._denied:  # nothing is on record of any call
+                self._outcomes[call.index] = self._denied[call.index].not_made
         while len(self._outcomes) < len(self._frontier.calls):
             if starts is None:
                 starts = await self._plan()
@@ -124,8 +135,13 @@ class Turn:
         starts = [
             _Start(planned.call, take_over=planned.claim.owner if planned.claim else None)
             for planned in plan.to_dispatch
+            if not self._was_denied(planned.call)
         ]
-        starts += [_Start(planned.call, take_over=planned.claim.owner) for planned in plan.repeatable if planned.claim]
+        starts += [
+            _Start(planned.call, take_over=planned.claim.owner)
+            for planned in plan.repeatable
+            if planned.claim and not self._was_denied(planned.call, again=True)
+        ]
         for planned in plan.completed:
             if planned.outcome is not None:
                 # Masked when it was recorded, perhaps by another process: our numbers have to pass over its (R2).
@@ -135,7 +151,7 @@ class Turn:
             if isinstance(answer, ToolOutcome):
                 self._outcomes[planned.call.index] = answer
             elif isinstance(answer, _Start):
-                starts.append(answer)
+                starts += [] if self._was_denied(answer.call) else [answer]
             else:
                 why, wait = answer
                 error = self._errors.get(planned.call.index)
@@ -149,6 +165,16 @@ class Turn:
                 max(waits) if len(waits) == len(undecided) else None,
             )
         return starts
+
+    def _was_denied(self, call: OutstandingCall, *, again: bool = False) -> bool:
+        """Whether a call that could be made was denied, which is its outcome then. Whatever is on record comes first.
+
+        ``again`` says that it may have been made already: under a grant that is over by now.
+        """
+        denial = self._denied.get(call.index)
+        if denial is not None:
+            self._outcomes[call.index] = denial.not_again if again else denial.not_made
+        return denial is not None
 
     async def _probe(
         self, undecided: Sequence[PlannedCall]

@@ -25,19 +25,34 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class Denial:
+    """What the model is told of a call that was denied: that it was not made, or that it is not made again.
+
+    A call may have been made before it was denied: under a grant that was over when it was to be begun once more.
+    """
+
+    request_id: str
+    not_made: ToolOutcome
+    not_again: ToolOutcome
+
+
+@dataclass(frozen=True, slots=True)
 class Answers:
     """What stands of a turn's calls that need a person.
 
-    ``frontier`` is the turn with the denials as outcomes of their calls, and ``stood`` without; ``permits`` says under
-    what each approved call may be begun, by its index; ``denials`` are the requests that were denied, and
-    ``unanswered`` what is to be asked.
+    ``permits`` says under what each approved call may be begun, and ``denied`` what is told of each that was denied, by
+    its index; ``unanswered`` is what is to be asked.
     """
 
-    stood: Checkpoint
     frontier: Checkpoint
     permits: Mapping[int, str]
-    denials: tuple[str, ...]
+    denied: Mapping[int, Denial]
     unanswered: tuple[OutstandingCall, ...]
+
+    @property
+    def denials(self) -> tuple[str, ...]:
+        """The requests that were denied."""
+        return tuple(denial.request_id for denial in self.denied.values())
 
 
 def asked_key(call: OutstandingCall) -> str:
@@ -102,25 +117,19 @@ def needs_person(call: OutstandingCall) -> bool:
 def answers_to(frontier: Checkpoint, approvals: Approvals, masker: Masker) -> Answers:
     """What stands of the calls of ``frontier``. An answer about other arguments is none: it fails closed."""
     permits: dict[int, str] = {}
-    denials: list[str] = []
+    denied: dict[int, Denial] = {}
     unanswered: list[OutstandingCall] = []
-    calls: list[OutstandingCall] = []
-    for call in frontier.calls:
-        told = call
-        if needs_person(call):
-            request = approvals.about(key=asked_key(call), digest=asked_digest(call))
-            if call.grant_id is not None:
-                permits[call.index] = call.grant_id
-            elif request is not None and request.state is RequestState.APPROVED:
-                permits[call.index] = request.request_id
-            elif request is not None and request.state is RequestState.DENIED:
-                denials.append(request.request_id)
-                said = masker.text(_denied(request))
-                told = call.model_copy(update={"outcome": ToolOutcome(kind=OutcomeKind.REFUSED, content=said)})
-            else:
-                unanswered.append(call)
-        calls.append(told)
-    return Answers(frontier, frontier.updated(calls=tuple(calls)), permits, tuple(denials), tuple(unanswered))
+    for call in filter(needs_person, frontier.calls):
+        request = approvals.about(key=asked_key(call), digest=asked_digest(call))
+        if call.grant_id is not None:
+            permits[call.index] = call.grant_id
+        elif request is not None and request.state is RequestState.APPROVED:
+            permits[call.index] = request.request_id
+        elif request is not None and request.state is RequestState.DENIED:
+            denied[call.index] = _denial(request, masker)
+        else:
+            unanswered.append(call)
+    return Answers(frontier, permits, denied, tuple(unanswered))
 
 
 def requests(calls: Sequence[OutstandingCall], agent: Agent, *, expires_in: float) -> tuple[NewRequest, ...]:
@@ -169,9 +178,16 @@ def check_decisions(frontier: Checkpoint, agent: Agent, decisions: Mapping[str, 
             raise ApprovalRefusedError(tenant=frontier.tenant, run_id=frontier.run_id, name=call_id, stands=stands)
 
 
-def _denied(request: ApprovalRequest) -> str:
-    why = f": {request.reason.rstrip('.')}" if request.reason else ""
-    return f"The call was not made: it needs an approval, and {request.answered_by} denied it{why}."
+def _denial(request: ApprovalRequest, masker: Masker) -> Denial:
+    reason = f": {request.reason.rstrip('.')}" if request.reason else ""
+    why = f"it needs an approval, and {request.answered_by} denied it{reason}."
+    not_made = masker.text(f"The call was not made: {why}")
+    not_again = masker.text(f"Whether the call was made before is not known, and it is not made again: {why}")
+    return Denial(
+        request.request_id,
+        not_made=ToolOutcome(kind=OutcomeKind.REFUSED, content=not_made),
+        not_again=ToolOutcome(kind=OutcomeKind.FAILED, content=not_again),
+    )
 
 
 async def _needed(approval: Approval, call: OutstandingCall, frontier: Checkpoint, surroundings: Surroundings) -> bool:

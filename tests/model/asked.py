@@ -120,8 +120,7 @@ class Asked:
         if known not in self._known:
             answers = self._rules.answers_to(_waiting(numbers), self.kept[asked], _MASKER)
             found = {index: Standing(request_of(name), approved=True) for index, name in answers.permits.items()}
-            refused = [call.index for call in answers.frontier.calls if call.outcome is not None]
-            found |= {index: Standing(request_of(name)) for index, name in zip(refused, answers.denials, strict=True)}
+            found |= {index: Standing(request_of(denial.request_id)) for index, denial in answers.denied.items()}
             self._known[known] = tuple(found.get(index, Standing()) for index in range(len(numbers)))
         standings: tuple[Standing, ...] = self._known[known]
         return standings

@@ -23,11 +23,12 @@ from adk_worker.errors import (
 from adk_worker.events import EventKind
 from adk_worker.idempotency import ClaimState
 from adk_worker.memory import MemoryData, memory_stores
+from adk_worker.outcomes import OutcomeKind, ToolOutcome
 from adk_worker.reaper import sweep
 from adk_worker.runs import RunStatus
 from adk_worker.steps import StepEnd
 from adk_worker.transitions.runs import Attention
-from tests.unit.far_side import FarSide, agent_with
+from tests.unit.far_side import FarSide, NeverWill, Unknown, agent_with
 from tests.unit.test_steps import POLICY, Bench, Clock
 
 RUN = {"tenant": "acme", "by": "ann"}
@@ -315,6 +316,83 @@ async def test_a_grant_for_a_time_is_over_by_the_store_s_clock(bench, far_side):
     assert await bench.go_on(agent) == [StepEnd.HANDED_OVER, StepEnd.WAITING_APPROVAL]
 
     assert len(far_side.effects) == 1
+
+
+async def die_under_a_grant(bench, far_side, **declared):
+    """A worker dies in a call that it makes under a grant, which is revoked then: it is to be approved once more."""
+    agent = bench.agent(pay(far_side, **declared), turns=[PAY, PAY, "done"])
+    await bench.until_it_waits(agent)
+    await bench.fleet.approve("run_1", "req-1", grant=NewGrant(), **RUN)
+    assert await bench.stepper(agent).step(bench.sent.pop(0), label="task") is StepEnd.HANDED_OVER
+    far_side.entered.clear()
+    far_side.after = asyncio.Event()
+    dying = asyncio.ensure_future(bench.stepper(agent).step(bench.sent.pop(0), label="task"))
+    await far_side.entered.wait()
+    dying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await dying
+    far_side.after = None
+    await bench.fleet.revoke("run_1", "grant-1", **RUN)
+    bench.clock.now += 1_000
+    await sweep(bench.stores.runs, bench, POLICY)
+    assert len(far_side.effects) == 2
+    return agent
+
+
+async def test_what_may_have_been_made_under_a_grant_is_not_denied_to_have_been(bench, far_side):
+    """P1, I7: it may be sent again, had somebody not denied that; and nobody knows whether it was made."""
+    agent = await die_under_a_grant(bench, far_side, effect="idempotent")
+    assert await bench.go_on(agent) == [StepEnd.WAITING_APPROVAL]
+    await bench.fleet.deny("run_1", "req-2", why="too late", **RUN)
+
+    assert await bench.go_on(agent) == [StepEnd.HANDED_OVER, StepEnd.COMPLETED]
+
+    (told,) = bench.told[-1]
+    why = "it needs an approval, and ann denied it: too late."
+    assert told == f"Whether the call was made before is not known, and it is not made again: {why}"
+    assert len(far_side.effects) == 2
+
+
+async def test_an_outcome_on_record_is_told_whatever_was_denied(bench, far_side):
+    """F4, P1: whoever made the call has said what became of it, late, and before its denial was told."""
+    agent = await die_under_a_grant(bench, far_side, effect="idempotent")
+    assert await bench.go_on(agent) == [StepEnd.WAITING_APPROVAL]
+    _, claim = await bench.stores.runs.claims("run_1", tenant="acme")
+    await bench.stores.idempotency.record(claim, ToolOutcome(kind=OutcomeKind.RETURNED, content="paid"))
+    await bench.fleet.deny("run_1", "req-2", **RUN)
+
+    assert await bench.go_on(agent) == [StepEnd.HANDED_OVER, StepEnd.COMPLETED]
+
+    assert bench.told[-1] == ["paid"]
+    assert (await bench.fleet.approvals("run_1", tenant="acme")).requests[1].spent_at is not None
+
+
+async def test_a_call_that_never_will_happen_was_not_made_if_it_is_denied(bench, far_side):
+    """P1, I7: the far side has said so, and says so again."""
+    agent = await die_under_a_grant(bench, far_side, probe=far_side.probe)
+    far_side.effects.pop()
+    far_side.probe_says = NeverWill("the key is closed")
+    assert await bench.go_on(agent) == [StepEnd.WAITING_APPROVAL]
+    await bench.fleet.deny("run_1", "req-2", **RUN)
+
+    assert await bench.go_on(agent) == [StepEnd.HANDED_OVER, StepEnd.COMPLETED]
+
+    assert bench.told[-1] == ["The call was not made: it needs an approval, and ann denied it."]
+    assert len(far_side.probed) == 2
+
+
+async def test_a_call_that_was_denied_is_asked_about_where_it_may_have_happened(bench, far_side):
+    """P1, I7: its probe could tell as it was to be approved, and cannot any more: people decide what became of it."""
+    agent = await die_under_a_grant(bench, far_side, probe=far_side.probe)
+    far_side.probe_says = NeverWill("the key is closed")
+    assert await bench.go_on(agent) == [StepEnd.WAITING_APPROVAL]
+    far_side.probe_says = Unknown("out of order")
+    await bench.fleet.deny("run_1", "req-2", **RUN)
+
+    assert await bench.go_on(agent) == [StepEnd.PARKED]
+
+    assert (await bench.run()).attention is Attention.UNDECIDED_CALL
+    assert len(bench.told) == 2
 
 
 # --- the client -------------------------------------------------------------------------------------------------------

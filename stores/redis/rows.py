@@ -300,7 +300,8 @@ def event_of(text: str, *, number: int) -> Event:
 def _text(row: Fields, field: str) -> str:
     text = row[field]
     if text is None:
-        raise KeyError(field)
+        # No KeyError, which a mapping takes for a row that is not there.
+        raise ValueError(f"the row has no {field}")
     return text
 
 

@@ -86,6 +86,12 @@ def _acted(process: Process, due: Sequence[RunKey], act: Callable[[RunData, RunK
             if not acted:
                 raise
             break
+        except ValueError as error:
+            # One run that cannot be read is not to keep all others from being recovered. Its kind alone: the text may
+            # quote the run.
+            tenant, run_id = run
+            _log.error("run_not_reaped", tenant=tenant, run_id=run_id, error=type(error).__name__)
+            continue
         if done is not None:
             acted.append(done)
     return acted

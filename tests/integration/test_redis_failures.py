@@ -8,6 +8,7 @@ import signal
 
 import pytest
 import redis
+import structlog
 
 from adk_worker.conformance.runs.driver import BOOKED, Driver
 from adk_worker.conformance.waiting import LONG
@@ -22,7 +23,7 @@ from adk_worker.errors import (
 from adk_worker.filters import RunFilter
 from adk_worker.memory import MemoryRunStore
 from adk_worker.runs import RunStatus
-from adk_worker.transitions.runs import Then, Verdict
+from adk_worker.transitions.runs import FleetPolicy, Then, Verdict
 from stores.redis.data import RunData
 from stores.redis.keys import Keys, bucket_of_run
 from stores.redis.reference import at_once
@@ -361,6 +362,33 @@ async def test_a_failover_that_loses_writes_gives_a_fence_twice_until_the_epoch_
     assert above.lease.fence > forgotten[bumped].fence
     with pytest.raises(StaleFenceError):
         await Driver(stores, run_id="bumped").commit(forgotten[bumped], 1)
+
+
+# --- what a newer version wrote -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("field", "value"), [("phase", "floating"), ("ledger", '{"limits": 7}'), ("tries", None)])
+async def test_a_run_that_cannot_be_read_keeps_no_other_from_being_reaped(opened, store_url, field, value):
+    """A value of a version to come, damage, a field that is gone: the sweep goes on without that run, and names it."""
+    stores = opened(store_url)
+    drivers = [Driver(stores, run_id=f"run-{number}") for number in range(3)]
+    for driver in drivers:
+        await driver.dead_worker()
+    unreadable = (TENANT, "run-0")
+    with redis.Redis.from_url(store_url, decode_responses=True) as client:
+        key = Keys(bucket_of_run(unreadable)).run(unreadable)
+        if value is None:
+            client.hdel(key, field)
+        else:
+            client.hset(key, field, value)
+
+    with structlog.testing.capture_logs() as logs:
+        reaped = await stores.runs.claim_lapsed(policy=FleetPolicy(), limit=10, count_crashes=True)
+
+    assert sorted(one.run_id for one in reaped) == ["run-1", "run-2"]
+    assert [entry["run_id"] for entry in logs if entry["event"] == "run_not_reaped"] == ["run-0"]
+    for driver in drivers[1:]:
+        assert (await driver.run()).status is RunStatus.QUEUED
 
 
 async def test_a_process_holds_no_more_connections_than_it_was_told(opened, url, redis_proxy):

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from adk_worker.errors import AdkError, CheckpointFormatError, CheckpointTooLargeError, ConfigurationError
+from adk_worker.errors import CheckpointFormatError, CheckpointTooLargeError, ConfigurationError
 from adk_worker.messages import Message, Usage, canonical_json, dump_messages
 from adk_worker.outcomes import Effect, ToolOutcome
 
@@ -217,9 +217,11 @@ class Checkpointer:
         """The stored frontier. Reading is not writing: errors are the caller's."""
         return await self.store.latest(run_id, tenant=tenant)
 
-    async def forget(self, run_id: str, *, tenant: str, fence: int | None = None) -> None:
-        """Remove the frontier of a run that ended; a failure is kept in :attr:`last_error` (C3)."""
+    async def forget(self, run_id: str, *, tenant: str, fence: int | None = None) -> bool:
+        """Remove the frontier of a run that ended; whether it is gone. A failure is kept in :attr:`last_error` (C3)."""
         try:
             await self.store.forget(run_id, tenant=tenant, fence=fence)
-        except (AdkError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - as for a write
             self.last_error = error
+            return False
+        return True

@@ -26,9 +26,10 @@ from adk_worker.errors import (
     ResumeConflictError,
     RevisionMismatchError,
     RunExistsError,
+    StoreUnavailableError,
 )
 from adk_worker.history import Handle, HistoryStore
-from adk_worker.idempotency import Claim, IdempotencyStore, resume_claims
+from adk_worker.idempotency import Claim, IdempotencyStore, ResumeClaims, resume_claims
 from adk_worker.inspection import Inspection
 from adk_worker.interruption import Interrupted, Interruption
 from adk_worker.iteration import Iterated, Iteration, IterationEnd
@@ -37,6 +38,7 @@ from adk_worker.lease import LeasePolicy, LeaseStore, RunLease
 from adk_worker.ledger.amounts import Budget
 from adk_worker.ledger.spending import Spending
 from adk_worker.liveness import Holder
+from adk_worker.log import get_logger
 from adk_worker.memory.lone_ledgers import MemoryLedgers
 from adk_worker.messages import Message, Usage
 from adk_worker.model import ModelProvider
@@ -52,6 +54,8 @@ from adk_worker.surroundings import Surroundings
 from adk_worker.transitions.runs import Attention
 
 DEFAULT_TOOL_THREADS: Final = 8
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +166,13 @@ class AgentRunner:
         :raises RunLeaseError: somebody else holds the lease (L5).
         :raises IndeterminateToolCallError: it is not known whether a call happened; the frontier is kept (I5).
         :raises LeaseLostError: the lease was lost on the way; whoever has it now carries the run on.
+        :raises StaleFenceError: the same, found out by a write.
         :raises ModelError: a model call failed for now; the frontier is kept, to be resumed.
         """
         run_id = run_id if run_id is not None else uuid.uuid4().hex
         check_run(tenant, run_id)
-        if budget is not None:
-            if self._ledgers is None:
-                raise ConfigurationError("to give a run a budget, give AgentRunner(ledgers=MemoryLedgers()).")
-            self._ledgers.limit(run_id, tenant=tenant, budget=budget)
+        if budget is not None and self._ledgers is None:
+            raise ConfigurationError("to give a run a budget, give AgentRunner(ledgers=MemoryLedgers()).")
         masker = self._redactor.masker(of=(tenant, run_id))
         frontier = Checkpoint(
             tenant=tenant,
@@ -185,6 +188,8 @@ class AgentRunner:
                 stored = await self._checkpoints.latest(run_id, tenant=tenant)
                 if stored is not None:
                     raise RunExistsError(tenant=tenant, run_id=run_id, agent=stored.agent)
+            if budget is not None and self._ledgers is not None:
+                self._ledgers.limit(run_id, tenant=tenant, budget=budget)
             return await self._drive(agent, frontier, held, stored=Handle.empty(run_id))
 
     async def resume(
@@ -305,7 +310,7 @@ class AgentRunner:
                 yield
             finally:
                 if claims is not None:
-                    await claims.end_resume(run_id, tenant=tenant, owner=held.owner)
+                    await _end_resume(claims, run_id, tenant=tenant, owner=held.owner)
         finally:
             self._resuming.discard((tenant, run_id))
 
@@ -364,6 +369,14 @@ class AgentRunner:
     def _keep_late(self, task: asyncio.Task[None]) -> None:
         self._late.add(task)
         task.add_done_callback(self._late.discard)
+
+
+async def _end_resume(claims: ResumeClaims, run_id: str, *, tenant: str, owner: str) -> None:
+    try:
+        await claims.end_resume(run_id, tenant=tenant, owner=owner)
+    except StoreUnavailableError as error:
+        # It expires by itself (I9), and what came of the run is not to be lost over it.
+        _log.warning("resume_claim_left", run_id=run_id, error=str(error))
 
 
 def _result(iterated: Iterated, rests: tuple[Attention, str] | None, agent: Agent) -> RunResult:

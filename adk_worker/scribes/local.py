@@ -108,11 +108,7 @@ class LocalScribe:
         for claim, outcome in wrapped.settled:
             await self.record(claim, outcome)
         if self._checkpoints is not None:
-            if wrapped.turnover is Turnover.COMPLETE:
-                await self._checkpoints.forget(self._run_id, tenant=self._tenant, fence=self.fence)
-                self._ahead = False
-            else:
-                self._ahead = not await self._store(wrapped.frontier, self._checkpoints)
+            self._ahead = not await self._write(wrapped, self._checkpoints)
             if not self._ahead:
                 await self._unmark()
         if wrapped.attention is not None:
@@ -131,6 +127,14 @@ class LocalScribe:
         written = await checkpoints.write(stored, fence=self.fence)
         _stop_if_superseded(checkpoints.last_error)
         return written
+
+    async def _write(self, wrapped: Wrapped, checkpoints: Checkpointer) -> bool:
+        """Store the frontier, or let go of it where the run is over; whether what is stored is current now (C3)."""
+        if wrapped.turnover is not Turnover.COMPLETE:
+            return await self._store(wrapped.frontier, checkpoints)
+        gone = await checkpoints.forget(self._run_id, tenant=self._tenant, fence=self.fence)
+        _stop_if_superseded(checkpoints.last_error)
+        return gone
 
     async def _append(self, frontier: Checkpoint, history: HistoryStore) -> str:
         new = frontier.messages[self._handle.count :]

@@ -17,18 +17,22 @@ from adk_worker.errors import (
     HistoryUnavailableError,
     IndeterminateToolCallError,
     InvalidNameError,
+    LeaseError,
     ModelError,
     NoCheckpointError,
     NotAllowedError,
     ResumeConflictError,
     RevisionMismatchError,
     RunExistsError,
+    StoreUnavailableError,
     ToolError,
 )
 from adk_worker.memory import (
     MemoryCheckpointStore,
+    MemoryData,
     MemoryHistoryStore,
     MemoryIdempotencyStore,
+    MemoryLeaseStore,
 )
 from adk_worker.outcomes import Effect
 from adk_worker.redaction.masking import Redactor
@@ -390,6 +394,60 @@ class TestACheckpointThatFails:
         run = await here.runner().resume(agent, "run_1", tenant="acme")
         assert run.output == "ok"
         assert [seat for _, seat in far_side.effects] == ["1", "2"]
+
+    async def test_one_that_cannot_be_forgotten_keeps_its_mark(self, here, far_side):
+        """C3: the run has completed, and the older frontier that is left behind is not taken for where it stands."""
+        put = here.store.put
+
+        async def the_first_alone(checkpoint, *, fence=None):
+            if checkpoint.sequence > 1:
+                raise OSError("no route to host")
+            await put(checkpoint, fence=fence)
+
+        async def forget(run_id, *, tenant, fence=None):
+            raise OSError("no route to host")
+
+        here.store.put, here.store.forget = the_first_alone, forget
+        turns = [[("book", {"seat": "1"})], [("book", {"seat": "2"})], "ok"]
+        agent = agent_with(far_side.tool(), turns=turns)
+
+        run = await here.runner().run(agent, "book", tenant="acme", run_id="run_1")
+
+        assert run.output == "ok"
+        with pytest.raises(FrontierLostError):
+            await here.runner().resume(agent, "run_1", tenant="acme")
+        assert [seat for _, seat in far_side.effects] == ["1", "2"]
+
+
+async def test_a_worker_that_was_superseded_ends_no_run():
+    """F1: its last write is refused like any other, and its caller is not told that the run completed."""
+    clock = [1_000.0]
+    data = MemoryData(lambda: clock[0])
+    leases, store = MemoryLeaseStore(data), MemoryCheckpointStore(data)
+
+    async def answers_too_late(_):
+        clock[0] += 3600
+        await leases.acquire("run_1", tenant="acme", holder="another", ttl_seconds=60)
+        return "done"
+
+    runner = AgentRunner(checkpoints=Checkpointer(store), leases=leases)
+    with pytest.raises(LeaseError):
+        await runner.run(agent_with(turns=answers_too_late), "book", tenant="acme", run_id="run_1")
+
+
+async def test_a_resume_that_cannot_be_ended_in_the_store_has_its_result_all_the_same(here, far_side):
+    """I9: the claim expires by itself, and nobody's run is lost over it."""
+    agent = agent_with(far_side.tool(effect="idempotent"))
+    far_side.before = asyncio.Event()
+    await die_in(here.runner(), agent, far_side)
+    far_side.before.set()
+
+    async def end_resume(run_id, *, tenant, owner):
+        raise StoreUnavailableError(store="x", reason="gone")
+
+    here.idempotency.end_resume = end_resume
+    run = await here.runner().resume(agent, "run_1", tenant="acme")
+    assert run.output == "Booked 12A."
 
 
 class TestWhatAResumeRefuses:

@@ -23,6 +23,7 @@ from adk_worker import (
     ModelAnswer,
     ModelError,
     ModelUnavailableError,
+    RunExistsError,
     RunStatus,
     ScriptedProvider,
     Usage,
@@ -126,6 +127,17 @@ async def test_a_call_that_was_cut_off_in_process_is_unaccounted(runner, ledgers
         await running
 
     assert ledgers.get("run", tenant="acme").unaccounted == Unaccounted(1, Amount(500, 70))
+
+
+async def test_a_run_that_is_not_started_over_keeps_its_limits(runner, ledgers):
+    """P3: whoever is refused has changed nothing."""
+    looking, _ = agent(asks(1), asks(2))
+    await runner.run(looking, "look", tenant="acme", run_id="run", budget=Budget(tokens=650))
+
+    with pytest.raises(RunExistsError):
+        await runner.run(looking, "look", tenant="acme", run_id="run", budget=Budget(tokens=9_000))
+
+    assert ledgers.get("run", tenant="acme").limits == Budget(tokens=650)
 
 
 async def test_a_budget_in_process_needs_a_ledger():

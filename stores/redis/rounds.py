@@ -88,7 +88,7 @@ class _Is(Enum):
 def _asked(
     process: Process, run: RunKey, ask: Callable[[RunData], Submitted | _Is], away: set[str]
 ) -> Submitted | _Is | None:
-    """What came of it; ``None`` where the run's node is among those that are ``away``, or is found to be."""
+    """What came of it; ``None`` where the run cannot be read, or its node is ``away``, or is found to be."""
     place = process.place(bucket_of_run(run))
     if place in away:
         return None
@@ -97,7 +97,11 @@ def _asked(
     except StoreUnavailableError as error:
         away.add(place)
         _log.warning("not_swept", place=place, error=str(error))
-        return None
+    except ValueError as error:
+        # One that cannot be read is not to hold up others. Its kind alone: the text may quote the run.
+        tenant, run_id = run
+        _log.error("run_not_reaped", tenant=tenant, run_id=run_id, error=type(error).__name__)
+    return None
 
 
 def _tell(process: Process, bucket: int, work: Callable[[RunData], None]) -> None:

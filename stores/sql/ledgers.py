@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection
 
 from adk_worker import events, refusals
 from adk_worker.actors import Actor
 from adk_worker.errors import RunNotFoundError
 from adk_worker.lease import RunLease
 from adk_worker.ledger import booking
-from adk_worker.ledger.amounts import Amount, BudgetChange
-from adk_worker.ledger.booking import Booked, Ledger, Refusal, Reservation, Scope
+from adk_worker.ledger.amounts import BudgetChange
+from adk_worker.ledger.booking import Booked, Refusal, Reservation, Scope
 from adk_worker.runs import Committed, Submitted
 from adk_worker.transitions import budgets as budget_transitions
 from adk_worker.transitions import runs as run_transitions
-from adk_worker.transitions.runs import Attention, FleetPolicy, Phase, Verdict
+from adk_worker.transitions.runs import FleetPolicy, Phase, Verdict
 from stores.sql import accounts, journal
 from stores.sql.locks import LockedRun, lock_run
-from stores.sql.rows import ledger_column, ledger_of
-from stores.sql.schema import runs
+from stores.sql.rows import ledger_column
 from stores.sql.writing import committed, end_cancelled, run_under, unless_refused
-
-_PARKED: Final = (
-    select(runs.c.run_id, runs.c.number, runs.c.ledger)
-    .where(
-        runs.c.tenant == bindparam("for_tenant"),
-        runs.c.phase == Phase.PARKED.value,
-        runs.c.attention == Attention.OVER_BUDGET.value,
-        runs.c.number > bindparam("behind"),
-    )
-    .order_by(runs.c.number)
-    .limit(bindparam("at_most"))
-)
 
 
 def reserve(tx: Connection, lease: RunLease, asked: Reservation) -> Committed:
@@ -106,22 +91,6 @@ def change_budget(
     column = ledger_column(after)
     journal.write(tx, run, run.state, told, ledger=column)
     return Submitted(run.view(updated_at=run.at.now, ledger=column), None)
-
-
-def parked_over_budget(
-    tx: Connection, tenant: str, *, limit: int, behind: int
-) -> Sequence[tuple[str, int, Amount | None]]:
-    """The runs that are parked for a budget, the oldest first: id, number, and what each asked for; only reads.
-
-    ``None`` for one that is parked on its own budget.
-    """
-    rows = tx.execute(_PARKED, {"for_tenant": tenant, "behind": behind, "at_most": limit}).mappings()
-    return [(row["run_id"], row["number"], _wanted(ledger_of(row))) for row in rows]
-
-
-def _wanted(kept: Ledger) -> Amount | None:
-    refused = kept.refused
-    return refused.wanted if refused is not None and refused.scope is Scope.TENANT else None
 
 
 def requeue_waiting(tx: Connection, tenant: str, run_id: str, *, by: Actor, policy: FleetPolicy) -> Submitted | None:

@@ -13,7 +13,7 @@ from adk_worker.actors import Actor
 from adk_worker.approvals.answers import Answer, Answered
 from adk_worker.approvals.requests import Grant
 from adk_worker.approvals.store import Asked, Expired
-from adk_worker.errors import ConfigurationError, StoreUnavailableError
+from adk_worker.errors import ConfigurationError
 from adk_worker.events import Event, NewEvent
 from adk_worker.filters import RunFilter
 from adk_worker.idempotency import Claim, Intent, check_claim
@@ -44,6 +44,7 @@ from stores.sql import (
     requests,
     resealing,
     resting,
+    rounds,
     sweeping,
 )
 from stores.sql.database import Database
@@ -219,40 +220,13 @@ class SqlRunStore:
         return await self._database.write(lambda tx: accounts.change(tx, tenant, change, by=by))
 
     async def rounds_due(self, *, limit: int, after: str | None = None) -> tuple[Sequence[Round], str | None]:
-        # One more than asked for tells whether there is a next page.
-        found = await self._database.read(lambda tx: accounts.due(tx, limit=limit + 1, behind=after or ""))
-        return found[:limit], found[limit - 1].tenant if len(found) > limit else None
+        return await rounds.due(self._database, limit=limit, after=after)
 
     async def requeue_over_budget(
         self, made: Round, *, by: Actor, policy: FleetPolicy, limit: int
     ) -> tuple[Sequence[Submitted], Round | None]:
-        tenant = check_name(made.tenant, what="tenant")
-        behind = reading.cursor(made.after) or 0
-        account = await self._database.read(lambda tx: accounts.read(tx, tenant))
-        if account is None:
-            return (), None
-        found = await self._database.read(
-            lambda tx: ledgers.parked_over_budget(tx, tenant, limit=limit + 1, behind=behind)
-        )
-        queued: list[Submitted] = []
-        for run_id, _, wanted in found[:limit]:
-            made = made if wanted is None else made.meet()
-            if wanted is None or not made.fits(account, wanted):
-                continue
-            requeue = partial(ledgers.requeue_waiting, tenant=tenant, run_id=run_id, by=by, policy=policy)
-            try:
-                submitted = await self._database.write(requeue)
-            except StoreUnavailableError:
-                if not queued:
-                    raise
-                return queued, None  # it stays due, and what was queued has to be published
-            if submitted is not None:
-                made = made.promise(wanted)
-                queued.append(submitted)
-        if len(found) > limit:
-            return queued, made.on(str(found[limit - 1][1]))
-        await self._database.write(lambda tx: accounts.serve(tx, made))
-        return queued, None
+        check_name(made.tenant, what="tenant")
+        return await rounds.requeue(self._database, made, by=by, policy=policy, limit=limit)
 
     async def get(self, run_id: str, *, tenant: str) -> Run | None:
         check_run(tenant, run_id)

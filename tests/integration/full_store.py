@@ -15,7 +15,7 @@ from adk_worker.pruning import Prune
 from adk_worker.runs import RunStatus
 from adk_worker.transitions.runs import Attention, FleetPolicy
 from stores.sql import accounts as accounts_of
-from stores.sql import approving, claim_rows, history, ledgers, locks, pruning, reading, renewing, sweeping
+from stores.sql import approving, claim_rows, history, locks, pruning, reading, renewing, rounds, sweeping
 from stores.sql.schema import accounts, approvals, leases, runs
 
 POLICY = FleetPolicy()
@@ -132,7 +132,7 @@ def queries(size: Size) -> Mapping[str, tuple[Callable[[Connection], Any], int]]
         "the next rounds that are due": (lambda tx: accounts_of.due(tx, limit=10, behind="tenant-3"), _DUE),
         # A tenant's share of what is parked.
         "a batch of a tenant's runs that wait": (
-            lambda tx: ledgers.parked_over_budget(tx, tenant, limit=10, behind=0),
+            lambda tx: rounds.parked(tx, tenant, limit=10, behind=0),
             1 + size.finished // 101 // 200,
         ),
         "lock a run": (lambda tx: locks.lock_run(tx, tenant, run), 2),

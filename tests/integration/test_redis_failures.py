@@ -10,7 +10,9 @@ import pytest
 import redis
 import structlog
 
+from adk_worker.conformance.runs.accounts import grant
 from adk_worker.conformance.runs.driver import BOOKED, Driver
+from adk_worker.conformance.runs.waitlist import due, ids, parked, sweep, to
 from adk_worker.conformance.waiting import LONG
 from adk_worker.errors import (
     CommitUnknownError,
@@ -389,6 +391,24 @@ async def test_a_run_that_cannot_be_read_keeps_no_other_from_being_reaped(opened
     assert [entry["run_id"] for entry in logs if entry["event"] == "run_not_reaped"] == ["run-0"]
     for driver in drivers[1:]:
         assert (await driver.run()).status is RunStatus.QUEUED
+
+
+async def test_a_run_that_cannot_be_read_keeps_no_other_waiting(opened, store_url):
+    """P3: for room on their tenant's account."""
+    stores = opened(store_url)
+    await grant(stores, to(1))
+    drivers = await parked(stores, 3, 10)
+    unreadable = (TENANT, drivers[0].run_id)
+    with redis.Redis.from_url(store_url, decode_responses=True) as client:
+        client.hset(Keys(bucket_of_run(unreadable)).run(unreadable), "ledger", '{"limits": 7}')
+    await grant(stores, to(1000))
+
+    with structlog.testing.capture_logs() as logs:
+        queued = await sweep(stores)
+
+    assert ids(queued) == [driver.run_id for driver in drivers[1:]]
+    assert [entry["run_id"] for entry in logs if entry["event"] == "run_not_reaped"] == [drivers[0].run_id]
+    assert [one.tenant for one in await due(stores)] == [TENANT]
 
 
 async def test_a_process_holds_no_more_connections_than_it_was_told(opened, url, redis_proxy):

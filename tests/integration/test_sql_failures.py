@@ -12,7 +12,7 @@ import structlog
 
 from adk_worker.conformance.runs.accounts import grant
 from adk_worker.conformance.runs.driver import ANN, PATIENT, Driver
-from adk_worker.conformance.runs.waitlist import begun, due, ids, parked, to
+from adk_worker.conformance.runs.waitlist import begun, due, ids, parked, sweep, to
 from adk_worker.conformance.waiting import LONG
 from adk_worker.errors import StaleFenceError, StoreUnavailableError
 from adk_worker.lease import RunLease
@@ -301,3 +301,27 @@ async def test_a_run_that_cannot_be_written_keeps_no_other_from_being_reaped(ope
         assert (await driver.run()).status is RunStatus.QUEUED
     lease = await stores.leases.held("run-0", tenant=TENANT)
     assert lease is None
+
+
+@pytest.mark.parametrize("injury", ["refused", "unreadable"])
+async def test_a_run_that_cannot_be_written_keeps_no_other_waiting(opened, postgres_store_url, injury):
+    """P3: for room on their tenant's account."""
+    stores = opened(postgres_store_url)
+    await grant(stores, to(1))
+    await parked(stores, 3, 10)
+    await grant(stores, to(1000))
+    other = psycopg2.connect(postgres_store_url)
+    with other, other.cursor() as cursor:
+        cursor.execute(
+            "ALTER TABLE adk_runs ADD CONSTRAINT house_rule CHECK (run_id <> 'parked-0' OR phase = 'parked')"
+            if injury == "refused"
+            else """UPDATE adk_runs SET ledger = '{"limits": 7}' WHERE run_id = 'parked-0'"""
+        )
+    other.close()
+
+    with structlog.testing.capture_logs() as logs:
+        queued = await sweep(stores)
+
+    assert ids(queued) == ["parked-1", "parked-2"]
+    assert [entry["run_id"] for entry in logs if entry["event"] == "run_not_reaped"] == ["parked-0"]
+    assert [one.tenant for one in await due(stores)] == [TENANT]

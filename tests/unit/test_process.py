@@ -239,6 +239,10 @@ def test_a_loop_that_dies_ends_the_process(bench, recwarn):
     bench.process.call_soon(leave)
     wait_until(lambda: bench.stuck, what="the process to say that it is stuck")
     assert "event loop" in bench.stuck[0]
+    # What its thread raises in the end is this test's to hear of, and not the next one's.
+    wait_until(
+        lambda: all(thread.name != "adk-loop" for thread in threading.enumerate()), what="the loop's thread to end"
+    )
     bench.process.keeper.stop()
     bench.process = None
 

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkab
 
 from adk_worker.actors import Action, Actor, Verifier, verify
 from adk_worker.bulk import BulkOutcome, Errand, Which, carry_out
-from adk_worker.errors import CommitUnknownError, RunNotFoundError, StoreUnavailableError, WaitTimeoutError
+from adk_worker.errors import (
+    CommitUnknownError,
+    ConfigurationError,
+    RunNotFoundError,
+    StoreUnavailableError,
+    WaitTimeoutError,
+)
 from adk_worker.events import Event
 from adk_worker.filters import RunFilter
 from adk_worker.inspection import Inspection, inspect_run
@@ -190,9 +196,11 @@ class Fleet(People):
     async def wait(self, run_id: str, *, tenant: str, timeout: float | None = None) -> Run:
         """Wait until nothing advances the run without somebody acting, and return it. ``timeout`` is in seconds.
 
-        A store that is away for a moment is waited for too.
+        With a ``timeout``, a store that is away for a moment is waited for too.
 
         :raises WaitTimeoutError: it still moves; the run itself goes on.
+        :raises RunNotFoundError: that tenant has none of that name (T1).
+        :raises StoreUnavailableError: the store is away, and there is no time-out, or it is over.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = _FIRST_LOOK
@@ -244,10 +252,15 @@ class Fleet(People):
     ) -> AsyncIterator[Run]:
         """Runs that match, newest first, page by page. ``attention=True`` are those that need somebody.
 
-        Without ``tenant`` it is everybody's runs: for those who operate the fleet.
+        Without a tenant it is everybody's runs: for those who operate the fleet.
 
-        :param where: more conditions than those that can be named here, instead of them.
+        :param where: all conditions in one, for more of them than can be named here.
+        :raises ConfigurationError: there are conditions beside ``where``.
         """
+        named = {"tenant": tenant, "status": status, "attention": attention}
+        beside = [name for name, value in named.items() if value is not None]
+        if where is not None and beside:
+            raise ConfigurationError(f"{', '.join(beside)} beside a filter: name it in the RunFilter itself.")
         where = where or RunFilter(tenant=tenant, status=status, attention=attention)
         cursor: str | None = None
         while True:
@@ -419,7 +432,7 @@ class Fleet(People):
 
     async def _certain(self, write: Callable[..., Awaitable[T]], *args: Any, **fields: Any) -> T:
         """Write, and again if it is not known whether that was written: it finds itself done then (F5)."""
-        from tenacity import (  # noqa: PLC0415 - the same
+        from tenacity import (  # noqa: PLC0415 - for those who write
             AsyncRetrying,
             retry_if_exception_type,
             stop_after_attempt,

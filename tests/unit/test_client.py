@@ -10,6 +10,7 @@ from adk_worker.client import Fleet
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.errors import (
     CommitUnknownError,
+    ConfigurationError,
     InvalidNameError,
     NotJSONError,
     RunExistsError,
@@ -19,6 +20,7 @@ from adk_worker.errors import (
     UnknownAgentError,
     WaitTimeoutError,
 )
+from adk_worker.filters import RunFilter
 from adk_worker.memory import memory_stores
 from adk_worker.registry import Registry
 from adk_worker.runs import Dispatch, RunStatus
@@ -148,6 +150,14 @@ async def test_runs_are_listed_page_by_page_and_by_what_is_asked(fleet):
     await fleet.cancel("run_7", tenant="acme", by="ana")
     assert len([run async for run in fleet.list(tenant="acme")]) == 250
     assert [run.run_id async for run in fleet.list(status=RunStatus.CANCELLED)] == ["run_7"]
+
+
+@pytest.mark.parametrize("more", [{"tenant": "acme"}, {"status": RunStatus.QUEUED}, {"attention": False}])
+async def test_no_condition_of_a_list_is_passed_over(fleet, more):
+    """T1: a tenant that is named beside a filter without one must not give everybody's runs."""
+    await submit(fleet, tenant="other")
+    with pytest.raises(ConfigurationError, match=f"{next(iter(more))}.*RunFilter"):
+        _ = [run async for run in fleet.list(RunFilter(agent="booking"), **more)]
 
 
 async def test_a_run_that_does_not_rest_is_not_queued_again(fleet):

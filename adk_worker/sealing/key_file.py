@@ -78,7 +78,7 @@ def _read(file: Path) -> str:
         with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK)) as reading:
             found = os.fstat(reading.fileno())
             _check(file, found)
-            return reading.read(_LARGEST)
+            return reading.read()
     except FileNotFoundError:
         raise ConfigurationError(
             f"there is no file of seal keys {file} (ADK_SEAL_KEYS_FILE); `adk seal keys new --file {file}` makes one."
@@ -92,6 +92,8 @@ def _read(file: Path) -> str:
 def _check(file: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise ConfigurationError(f"{file} is no file of seal keys: it is a folder or a device.")
+    if found.st_size > _LARGEST:
+        raise ConfigurationError(f"{file} is no file of seal keys: it is larger than {_LARGEST} bytes.")
     mine = found.st_uid == os.getuid()
     by_group = stat.S_IRGRP if found.st_uid == 0 and not mine else 0
     shared = found.st_mode & (stat.S_IRWXG | stat.S_IRWXO) & ~by_group

@@ -108,6 +108,17 @@ def test_what_is_no_file_of_keys_is_refused_and_not_repeated(file, tmp_path):
         read_keys(pipe)
 
 
+def test_one_that_is_larger_than_any_is_refused_and_not_cut_off(file):
+    """A key in the part that was left out would be lost with the next one that is added."""
+    make_keys(file, OLD)
+    with file.open("a") as writing:
+        writing.write("# a comment\n" * 6_000 + f"{NEW.text}\n")
+    for work in (read_keys, lambda file: add_key(file, SealKey.new("newer"))):
+        with pytest.raises(ConfigurationError, match="65536 bytes"):
+            work(file)
+    assert file.read_text().endswith(f"{NEW.text}\n")
+
+
 def test_one_without_a_key_has_none(file):
     file.touch(0o600)
     assert read_keys(file) == SealKeys()

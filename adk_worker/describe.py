@@ -23,9 +23,9 @@ from adk_worker.lease import QUEUE, RunLease
 from adk_worker.ledger.words import of_run
 from adk_worker.liveness import known_dead, short_name
 from adk_worker.messages import canonical_json
-from adk_worker.printable import printable, printable_lines, time_of
+from adk_worker.printable import printable, printable_lines, quoted, time_of
 from adk_worker.runs import Run, RunStatus
-from adk_worker.settling.evidence import adrift, described, quoted
+from adk_worker.settling.evidence import adrift, described
 from adk_worker.transitions.runs import Attention
 
 _MAX_TEXT: Final = 2_000

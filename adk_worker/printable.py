@@ -7,6 +7,7 @@ escaped, as Python would write them, and nothing else is changed.
 
 from __future__ import annotations
 
+import shlex
 import unicodedata
 from datetime import UTC, datetime
 
@@ -32,6 +33,11 @@ def printable_lines(text: str, *, limit: int | None = None) -> list[str]:
         shown.append(printable(line))
         left = None if left is None else left - len(line)
     return shown
+
+
+def quoted(name: str) -> str:
+    """A name as a shell takes it, and a terminal shows it."""
+    return printable(shlex.quote(name))
 
 
 def time_of(at: float) -> str:

@@ -7,8 +7,7 @@ from typing import Final
 
 from adk_worker.approvals.requests import ApprovalRequest, Approvals, Grant
 from adk_worker.messages import canonical_json
-from adk_worker.printable import printable, time_of
-from adk_worker.settling.evidence import quoted
+from adk_worker.printable import printable, quoted, time_of
 from adk_worker.transitions.approvals import standing
 
 _MAX_ARGUMENTS: Final = 2_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -21,7 +20,7 @@ from adk_worker.cli import options
 from adk_worker.cli.exits import ExitCode
 from adk_worker.cli.output import say
 from adk_worker.cli.program import awaited
-from adk_worker.printable import printable
+from adk_worker.printable import printable, quoted
 
 if TYPE_CHECKING:
     from adk_worker.cli.supervisor import Program
@@ -285,7 +284,7 @@ def _welcome(settings: Settings, wanted: _Wanted) -> str:
             f"ready: {workers} for the agents of {printable(', '.join(settings.agents))}. From another terminal here:",
             '    adk run AGENT "input" --tenant T --wait',
             "and from elsewhere after",
-            f"    export ADK_STORE_URL={printable(shlex.quote(settings.store_url))}",
+            f"    export ADK_STORE_URL={quoted(settings.store_url)}",
             f"    export ADK_BROKER_URL={settings.required_broker_url}",
             "Ctrl-C stops it all.",
             "",

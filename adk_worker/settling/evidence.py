@@ -6,7 +6,6 @@ of it may still be under way, and the command that says what they found.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from typing import Final
 
@@ -14,7 +13,7 @@ from adk_worker.idempotency import Claim, Decision
 from adk_worker.inspection import Inspection
 from adk_worker.liveness import known_dead, short_name
 from adk_worker.messages import canonical_json
-from adk_worker.printable import printable, time_of
+from adk_worker.printable import printable, quoted, time_of
 from adk_worker.resume import PlannedCall, ToolDisposition
 
 _MAX_ARGUMENTS: Final = 600
@@ -45,11 +44,6 @@ def adrift(claim: Claim, found: Inspection) -> Iterator[str]:
     yield f"      sent{fence} by {printable(short_name(claim.owner))}, which {_life(claim)}"
     settle = f"adk settle {quoted(found.run_id)} {claim.key} --tenant {quoted(found.tenant)}"
     yield from _commands(settle, claim, claim.max_in_flight)
-
-
-def quoted(name: str) -> str:
-    """A name as a shell takes it, and a terminal shows it."""
-    return printable(shlex.quote(name))
 
 
 def declared_max_in_flight(planned: PlannedCall, found: Inspection) -> float | None:

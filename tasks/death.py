@@ -80,7 +80,7 @@ class Undertaker:
                 with self._no_forks:
                     asyncio.run(self._all_from(death))
             except Exception as error:  # noqa: BLE001 - the parent's consumer must not notice, whatever it is
-                _log.warning("death_left_to_the_reaper", run_id=death.run_id, error=text_of(error))
+                _left_to_the_reaper(death, error)
 
     def _next(self) -> Death | None:
         with self._lock:
@@ -94,7 +94,10 @@ class Undertaker:
         stores = self._open_stores()
         try:
             while death is not None:
-                await self._see_to(death, stores)
+                try:
+                    await self._see_to(death, stores)
+                except Exception as error:  # noqa: BLE001 - the next one's run is another's
+                    _left_to_the_reaper(death, error)
                 death = None if self._deaths.empty() else self._deaths.get_nowait()
         finally:
             await stores.lifecycle.close()
@@ -111,3 +114,7 @@ class Undertaker:
             stores.runs, self._dispatcher, self._policy, tenant=death.tenant, run_id=death.run_id, holder=run.holder
         )
         _log.warning("child_died", tenant=death.tenant, run_id=death.run_id, carried_on=message is not None)
+
+
+def _left_to_the_reaper(death: Death, error: Exception) -> None:
+    _log.warning("death_left_to_the_reaper", tenant=death.tenant, run_id=death.run_id, error=text_of(error))

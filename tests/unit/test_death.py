@@ -139,6 +139,30 @@ class TestTheParentNeverNotices:
         parent.report()
         assert len(parent.dispatcher.sent) == 1
 
+    async def test_which_of_several_could_not_be_seen_to(self, parent, dead, monkeypatch):
+        """The reaper's run is named, and the others go on."""
+        opening, open_stores, get = threading.Event(), parent.open, parent.stores.runs.get
+
+        def slow():
+            assert opening.wait(30)
+            return open_stores()
+
+        async def all_but_the_second(run_id, *, tenant):
+            if run_id == "run_1":
+                raise StoreUnavailableError(store="memory", reason="away")
+            return await get(run_id, tenant=tenant)
+
+        monkeypatch.setattr(parent.stores.runs, "get", all_but_the_second)
+        undertaker = Undertaker(slow, parent.dispatcher, POLICY, no_forks=nullcontext())
+        for n in range(3):
+            await parent.hold(dead, f"run_{n}")
+            undertaker.report(Death("acme", f"run_{n}", "task-1"))
+        with structlog.testing.capture_logs() as logs:
+            opening.set()
+            undertaker.wait(30)
+        assert [log["run_id"] for log in logs if log["event"] == "death_left_to_the_reaper"] == ["run_1"]
+        assert [message.run_id for message in parent.dispatcher.sent] == ["run_0", "run_2"]
+
     async def test_what_the_broker_says(self, parent, dead):
         await parent.hold(dead)
         parent.dispatcher.error = BrokerUnavailableError(broker="b", reason="away")

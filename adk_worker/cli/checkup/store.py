@@ -41,7 +41,6 @@ def store(subject: Subject) -> Iterator[Finding]:
 
 
 async def _look(subject: Subject) -> AsyncIterator[Finding]:
-    from adk_worker.urls import without_secrets
     from adk_worker.wiring import make_stores
 
     settings = subject.settings
@@ -55,8 +54,18 @@ async def _look(subject: Subject) -> AsyncIterator[Finding]:
         yield unseen("store", error)
         return
     try:
+        async for finding in _examined(stores, subject):
+            yield finding
+    finally:
+        await stores.lifecycle.close()
+
+
+async def _examined(stores: Stores, subject: Subject) -> AsyncIterator[Finding]:
+    from adk_worker.urls import without_secrets
+
+    try:
         await stores.lifecycle.verify()
-        yield ok("store", f"{without_secrets(settings.store_url)} answers, and is at this version")
+        yield ok("store", f"{without_secrets(subject.settings.store_url)} answers, and is at this version")
     except StoreUnavailableError as error:
         yield unseen("store", error)
         return
@@ -69,7 +78,6 @@ async def _look(subject: Subject) -> AsyncIterator[Finding]:
                 yield finding
         except AdkError as error:
             yield unseen(look.__name__.strip("_"), error)
-    await stores.lifecycle.close()
 
 
 async def _schema(stores: Stores, _: Subject) -> AsyncIterator[Finding]:

@@ -7,7 +7,7 @@
     │   ├── AgentImportError            a module of ADK_AGENTS does not import
     │   ├── UnknownAgentError           no agent of that name is registered
     │   └── SchemaVersionError          the store's schema is another version's
-    ├── InvalidNameError                a tenant or run id that cannot be one
+    ├── InvalidNameError                a tenant, a run id, a reason … that cannot be one
     ├── NotJSONError                    a value that must be JSON is not
     ├── StoreUnavailableError           the store did not answer (retryable)
     │   ├── StoreRefusedError           … for it lets nobody in with these settings (not retryable)

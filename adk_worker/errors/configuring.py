@@ -40,7 +40,7 @@ class SchemaVersionError(ConfigurationError):
 
 
 class InvalidNameError(AdkError, ValueError):
-    """A tenant or run id that cannot be one; ``what`` names which, ``reason`` says why."""
+    """A name, a reason or a page's cursor that cannot be one; ``what`` names which of these, ``reason`` says why."""
 
     def __init__(self, *, what: str, reason: str) -> None:
         super().__init__(f"not a {what}: {reason}.")

@@ -72,7 +72,11 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(process.threads, process.write, work)
 
     async def read(self, work: Callable[[Connection], T]) -> T:
-        """Run ``work``, which makes a single statement that only reads; raises as :meth:`write` does."""
+        """Run ``work``, which only reads; raises as :meth:`write` does.
+
+        On PostgreSQL each statement of it reads for itself, without a transaction around them: what has to be of one
+        moment is one statement.
+        """
         process = self._process()
         return await asyncio.get_running_loop().run_in_executor(process.threads, process.read, work)
 
@@ -230,7 +234,7 @@ class _Attempt:
 
 @contextmanager
 def _without_begin(connection: Connection) -> Iterator[None]:
-    """Have the driver send the one statement that follows alone: BEGIN and ROLLBACK would be two more round trips."""
+    """Have the driver send each statement alone: BEGIN and ROLLBACK would be two more round trips."""
     from psycopg2.extensions import TRANSACTION_STATUS_IDLE  # noqa: PLC0415 - of PostgreSQL's driver
 
     driver: Any = connection.connection.dbapi_connection

@@ -6,6 +6,7 @@ is kept beside it. An application that has rules of its own about who may do wha
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import inspect
 import os
@@ -82,13 +83,21 @@ async def verify(
         answer: object = verifier(actor, action.value, tenant=tenant, run_id=run_id)
         if inspect.isawaitable(answer):
             answer = await answer
-    except (NotAllowedError, ConfigurationError):
+    except (NotAllowedError, ConfigurationError, KeyboardInterrupt, GeneratorExit):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and _cancelled():
+            raise
         raise NotAllowedError(actor=actor.name, action=action.value, reason=text_of(error)) from error
     if answer is not None:
         reason = f"the verifier has to raise or to return nothing, and returned {type(answer).__name__}"
         raise NotAllowedError(actor=actor.name, action=action.value, reason=reason)
+
+
+def _cancelled() -> bool:
+    """Whether it is we who are cancelled. A time limit of the verifier's own may leave one of its kind behind, too."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def os_user() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import os
@@ -104,6 +105,15 @@ class _Loop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="adk-sync", daemon=True)
+                self._thread = threading.Thread(target=_run, args=(self._loop,), name="adk-sync", daemon=True)
                 self._thread.start()
             return self._loop
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    while True:
+        # What asks for the program's end is its caller's to see, and ends the loop as well: nobody would hear of it,
+        # and every later call would wait for ever.
+        with contextlib.suppress(SystemExit, KeyboardInterrupt):
+            loop.run_forever()
+            return

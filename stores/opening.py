@@ -81,7 +81,7 @@ def _opener(scheme: str, url: str) -> Callable[..., Any]:
 def _load(point: EntryPoint) -> Callable[..., Any]:
     try:
         opener: Callable[..., Any] = point.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigurationError(
             f"the store plugin {point.value} for {point.name}:// cannot be imported: {type(error).__name__}: {error}. "
             "Mend or uninstall the package that brings it."

@@ -38,25 +38,27 @@ def perform(command: click.Command, argv: Sequence[str] | None, *, prog: str, in
     """Carry out a command line, and return its exit code. Raises nothing, whatever goes wrong."""
     if invocation.own_process:
         _set_up(invocation)
+    out = sys.stdout
     try:
         args = None if argv is None else list(argv)
         code = command.main(args=args, prog_name=prog, standalone_mode=False, obj=invocation)
         sys.stdout.flush()
-    except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - the edge of the program
-        return _ended_by(error, debug=invocation.debug)
+    except BaseException as error:  # noqa: BLE001 - the edge of the program
+        return _ended_by(error, debug=invocation.debug, out=out)
     return code if isinstance(code, int) else ExitCode.DONE
 
 
-def _ended_by(error: BaseException, *, debug: bool) -> int:
-    """Say what has to be said of the error that ended a command, and return the exit code."""
+def _ended_by(error: BaseException, *, debug: bool, out: object) -> int:
+    """Say what has to be said of the error that ended a command, and return the exit code. ``out`` was stdout."""
     if isinstance(error, click.ClickException):
         error.show()
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | click.Abort):
         note("interrupted")
         return ExitCode.INTERRUPTED
-    # Click exits by itself over a pipe that nobody reads, and over nothing else.
-    if isinstance(error, BrokenPipeError | SystemExit):
+    # Click exits by itself over a pipe that nobody reads, with something else for stdout. All others that exit are code
+    # of somebody's that was run here.
+    if isinstance(error, BrokenPipeError) or (isinstance(error, SystemExit) and sys.stdout is not out):
         # Python flushes once more as it ends, and would complain about the same pipe.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

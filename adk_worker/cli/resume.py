@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from adk_worker.actors import Action, Actor, verify
 from adk_worker.cli import options
 from adk_worker.cli.exits import ExitCode, code_of_inspection, code_of_parking
 from adk_worker.cli.output import emit, note, say
@@ -84,6 +85,8 @@ async def carry_on(
 
 
 async def _carry(access: Access, found: Inspection, patience: float | None, telling: _Telling, *, by: str) -> int:
+    # Before the lease is taken: that alone has a live run go on, under another fence (P5).
+    await verify(access.verifier, Actor.here(by), Action.RESUME, tenant=found.tenant, run_id=found.run_id)
     try:
         ours = await _examine(access, found, telling)
         if ours is None:

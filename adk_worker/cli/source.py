@@ -38,6 +38,7 @@ class Access:
     lease_policy: LeasePolicy
     by: str
     settings: Settings | None = None
+    verifier: Verifier | None = None
 
     @classmethod
     def of(
@@ -64,7 +65,7 @@ class Access:
             verifier=verifier,
             budget=settings.run_budget if settings is not None else None,
         )
-        return cls(fleet, stores, publisher, policy, lease_policy or LeasePolicy(), operator(), settings)
+        return cls(fleet, stores, publisher, policy, lease_policy or LeasePolicy(), operator(), settings, verifier)
 
 
 class Telling:

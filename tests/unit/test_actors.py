@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 
@@ -65,6 +66,19 @@ def broken():
     raise ConnectionError("no directory")
 
 
+def exits():
+    raise SystemExit(3)
+
+
+async def exits_later():
+    exits()
+
+
+async def cancelled():
+    """As a library leaves it behind whose own time is over."""
+    raise asyncio.CancelledError
+
+
 async def test_without_a_verifier_whoever_was_authenticated_may():
     """P5."""
     await verify(None, Actor("ana"), Action.CANCEL, tenant="acme", run_id="run")
@@ -86,10 +100,13 @@ async def test_a_verifier_may_allow(answer):
         (refuse, "she is new here"),
         (later, "she is new here"),
         (broken, "ConnectionError: no directory"),
+        (exits, "SystemExit: 3"),
+        (exits_later, "SystemExit: 3"),
+        (cancelled, "CancelledError"),
         (lambda: True, "returned bool"),
         (lambda: False, "returned bool"),
     ],
-    ids=["raises", "raises later", "breaks", "true", "false"],
+    ids=["raises", "raises later", "breaks", "exits", "exits later", "cancelled by itself", "true", "false"],
 )
 async def test_whatever_else_a_verifier_does_refuses(answer, said):
     """P5: it fails closed; one that returns its verdict is not taken to have allowed."""
@@ -97,6 +114,22 @@ async def test_whatever_else_a_verifier_does_refuses(answer, said):
         await verify(Asked(answer), Actor("ana"), Action.CANCEL, tenant="acme", run_id="run")
 
     assert (refused.value.actor, refused.value.action) == ("ana", "cancel")
+
+
+async def test_who_is_cancelled_while_a_verifier_is_asked_is_cancelled():
+    """P5: a verifier that hangs can be got rid of, and nobody is told that they may not."""
+    asked = asyncio.Event()
+
+    async def hangs():
+        asked.set()
+        await asyncio.Event().wait()
+
+    verifying = asyncio.ensure_future(verify(Asked(hangs), Actor("ana"), Action.CANCEL, tenant="acme", run_id="run"))
+    await asked.wait()
+    verifying.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await verifying
 
 
 @pytest.mark.parametrize("what", ["cancel", "resume"])

@@ -11,7 +11,7 @@ from adk_worker.checkpoint import CheckpointBoundary, OutstandingCall
 from adk_worker.cli import frontier_main, resume_main
 from adk_worker.cli.source import operator
 from adk_worker.conformance.runs.driver import Driver
-from adk_worker.errors import StoreUnavailableError
+from adk_worker.errors import NotAllowedError, StoreUnavailableError
 from adk_worker.memory import MemoryData, memory_stores
 from adk_worker.registry import Registry
 from adk_worker.runs import RunStatus
@@ -459,3 +459,25 @@ def test_ctrl_c_gives_the_lease_back(terminal, driver, given):
     assert reads[-1] is not None
     assert asyncio.run(driver.held()) is None
     assert asyncio.run(driver.run()).status is RunStatus.PARKED
+
+
+def refuses(actor, action, *, tenant, run_id):
+    raise NotAllowedError(actor=actor.name, action=action, reason=f"not of {tenant} {run_id}")
+
+
+@pytest.mark.parametrize("state", [parked, failed, abandoned], ids=lambda state: state.__name__)
+def test_who_may_not_carry_a_run_on_does_not_even_take_its_lease(driver, fleet, given, terminal, state):
+    """P5: of a live run whose worker is gone, the lease that is given back is all that has it go on."""
+    given(state)
+
+    async def stands(driver):
+        return await driver.run(), await driver.runs.events(driver.run_id, tenant=driver.tenant)
+
+    before = given(stands)
+
+    code = terminal.resume("--by", "mallory", verifier=refuses)
+
+    assert code == 77
+    assert "not of acme run" in terminal.err
+    assert "holding its lease" not in terminal.out
+    assert (given(stands), fleet.sent) == (before, [])

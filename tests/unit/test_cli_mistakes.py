@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from adk_worker.cli.program import Invocation, perform
@@ -107,3 +109,24 @@ def test_the_version_is_told(adk):
     code, out, _ = adk("--version")
     assert code == 0
     assert out.startswith("adk")
+
+
+class Broken:
+    """A source that runs somebody's code, which ends as it likes."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def open(self, **_):
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), asyncio.CancelledError()], ids=["exits", "cancelled"])
+def test_code_of_somebodys_that_ends_in_an_odd_way_is_an_error_that_is_told(capsys, error):
+    """Not a success, and neither a pipe that nobody reads nor a traceback."""
+    argv = ["inspect", "run_1", "--tenant", "acme"]
+
+    code = perform(root, argv, prog="adk", invocation=Invocation(Broken(error)))
+
+    assert code == 70
+    assert capsys.readouterr().err.startswith(f"error: {type(error).__name__}")

@@ -119,15 +119,16 @@ def test_a_broken_plugin_is_named(register, target, why):
     assert SECRET not in shown.replace(f'open_stores(f"theirs://app:{SECRET}@host/db")', "")
 
 
-def test_a_plugin_that_fails_to_import_is_the_errors_cause(register, tmp_path, monkeypatch):
-    (tmp_path / "theirs_broken.py").write_text("raise RuntimeError('their own mistake')\n")
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+def test_a_plugin_that_fails_to_import_is_the_errors_cause(register, tmp_path, monkeypatch, error):
+    (tmp_path / "theirs_broken.py").write_text(f"raise {error.__name__}('their own mistake')\n")
     monkeypatch.syspath_prepend(tmp_path)
     register("theirs", "theirs_broken:open")
 
     with pytest.raises(ConfigurationError, match="their own mistake") as refused:
         open_stores("theirs://host")
 
-    assert isinstance(refused.value.__cause__, RuntimeError)
+    assert isinstance(refused.value.__cause__, error)
 
 
 def test_a_scheme_that_two_packages_bring_is_refused(register):

@@ -29,6 +29,9 @@ class Target:
     async def fails(self):
         raise LookupError("nothing there")
 
+    async def exits(self, error):
+        raise error
+
     async def count(self, to):
         try:
             for number in range(to):
@@ -77,6 +80,17 @@ def test_what_a_caller_has_for_its_thread_alone_is_used_in_that_thread(target, f
 def test_an_error_comes_through_as_it_is(face):
     with pytest.raises(LookupError, match="nothing there"):
         face.fails()
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=["exits", "interrupts"])
+@pytest.mark.timeout(30)
+def test_what_asks_for_the_programs_end_is_the_callers_and_ends_no_later_call(target, face, error):
+    """It would end the loop with it, and every call from then on would wait for ever."""
+    with pytest.raises(type(error)):
+        face.exits(error)
+
+    face.thread()
+    assert len(target.threads) == 1
 
 
 def test_an_async_iterator_becomes_a_plain_one(target, face):

@@ -23,6 +23,7 @@ def main() -> int:
     for bound in ("faults", "acts", "workers", "calls", "asks"):
         own.add_argument(f"--{bound}", type=int)
     own.add_argument("--beside", action="store_const", const=True, help="two calls in a turn")
+    own.add_argument("--granted", action="store_const", const=True, help="under a grant, until it is revoked")
     own.add_argument("--probe", choices=[probe.value for probe in Probe])
     own.add_argument("--kinds", nargs="+", choices=[fault.name.lower() for fault in Fault], help="faults let loose")
     asked = parser.parse_args()
@@ -39,7 +40,7 @@ def main() -> int:
 
 
 def _own(asked: argparse.Namespace) -> Bounds | None:
-    said = {name: getattr(asked, name) for name in ("faults", "acts", "workers", "calls", "asks", "beside")}
+    said = {name: getattr(asked, name) for name in ("faults", "acts", "workers", "calls", "asks", "beside", "granted")}
     said["probe"] = None if asked.probe is None else Probe(asked.probe)
     said["kinds"] = None if asked.kinds is None else frozenset(Fault[name.upper()] for name in asked.kinds)
     said = {name: value for name, value in said.items() if value is not None}

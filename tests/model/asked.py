@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 
 from adk_worker.actors import Actor
 from adk_worker.approvals.answers import Answer
-from adk_worker.approvals.requests import Approvals, NewRequest, RequestState
+from adk_worker.approvals.requests import Approvals, Grant, NewRequest, RequestState
+from adk_worker.approvals.store import Asked as Standings
 from adk_worker.checkpoint import Checkpoint, OutstandingCall, encode_checkpoint
 from adk_worker.errors import ApprovalRefusedError, NotApprovedError
 from adk_worker.idempotency import Intent
 from adk_worker.redaction.masking import Redactor
 from adk_worker.runs import Boundary
 from adk_worker.transitions.runs import Attention, Then, Verdict
-from tests.model.claims import TOOL, digest_of, key_of
+from tests.model.claims import TOOL, digest_of, key_of, permit_of
 from tests.model.rules import Rules
 from tests.model.world import Said, Told, Violation, World
 
@@ -27,6 +28,11 @@ EXPIRES_IN = 1.0
 
 ATTENTION = {Then.WAIT_APPROVAL: Attention.APPROVAL, Then.PARK: Attention.FRONTIER_LOST}
 """What a run that rests at a boundary says of itself."""
+
+GRANTED = Approvals(
+    grants=(Grant(grant_id="grant-1", tool=TOOL, by="ann", os_user=None, given_at=0.0, request_id="req-0"),)
+)
+"""A grant that somebody gave in an earlier turn."""
 
 _STATES = {RequestState.APPROVED: True, RequestState.DENIED: False}
 _MASKER = Redactor().masker()
@@ -114,16 +120,33 @@ class Asked:
             self._known[known] = self.number(self._rules.withdraw(self.kept[asked], now=0.0))
         return int(self._known[known])
 
-    def stands(self, asked: int, numbers: tuple[int, ...]) -> tuple[Standing, ...]:
+    def stands(self, asked: int, numbers: tuple[int, ...], kept: tuple[int, int]) -> tuple[Standing, ...]:
         """What a worker that carries the run on makes of it, for the calls that a person has to approve."""
-        known = ("stands", asked, numbers)
+        known = ("stands", asked, numbers, kept)
         if known not in self._known:
-            answers = self._rules.answers_to(_waiting(numbers), self.kept[asked], _MASKER)
+            answers = self._rules.answers_to(_waiting(numbers, kept), self.kept[asked], _MASKER)
             found = {index: Standing(request_of(name), approved=True) for index, name in answers.permits.items()}
             found |= {index: Standing(request_of(denial.request_id)) for index, denial in answers.denied.items()}
             self._known[known] = tuple(found.get(index, Standing()) for index in range(len(numbers)))
         standings: tuple[Standing, ...] = self._known[known]
         return standings
+
+    def granted(self, asked: int, numbers: tuple[int, ...]) -> tuple[int, int]:
+        """The grants under which these calls pass unasked, as they stand."""
+        known = ("granted", asked, numbers)
+        if known not in self._known:
+            stands = Standings(0.0, self.kept[asked])
+            calls = self._rules.under_grants(_waiting(numbers, (0, 0)), stands).calls
+            found = [request_of(call.grant_id) if call.grant_id else 0 for call in calls]
+            self._known[known] = (*found, 0, 0)[:2]
+        kept: tuple[int, int] = self._known[known]
+        return kept
+
+    def revoke(self, asked: int) -> int:
+        """What stands once somebody has revoked the grant."""
+        stood = self.kept[asked]
+        after, _ = self._rules.revoke(stood, "grant-1", tenant="acme", run_id="run", by=Actor("bob"), now=0.0)
+        return self.number(after)
 
     # --- time -------------------------------------------------------------------------------------------------
 
@@ -160,14 +183,10 @@ class Asked:
         return world._replace(asked=after, ghost=world.ghost._replace(said=tuple(said)))
 
 
-def name_of(request: int) -> str:
-    """A request's id; they are numbered from 1."""
-    return f"req-{request}"
-
-
 def request_of(name: str) -> int:
-    """The number of a request."""
-    return int(name.removeprefix("req-"))
+    """The number of a request; below 0, that of a grant."""
+    kind, _, number = name.partition("-")
+    return int(number) if kind == "req" else -int(number)
 
 
 def number_of(key: str) -> int:
@@ -177,7 +196,7 @@ def number_of(key: str) -> int:
 
 def answer_of(who: str, request: int, *, approved: bool) -> Answer:
     """What somebody answers: the same however often they give it."""
-    return Answer(request_id=name_of(request), approved=approved, answer_id=f"{who} about {request}: {approved}")
+    return Answer(request_id=permit_of(request), approved=approved, answer_id=f"{who} about {request}: {approved}")
 
 
 def asked_about(number: int) -> NewRequest:
@@ -197,16 +216,23 @@ def boundary_of(sequence: int, stage: int, then: Then, told: Told, *, stored: bo
         encode_checkpoint(frontier) if stored else None,
         then,
         requests=tuple(map(asked_about, told.asks)) if then is Then.WAIT_APPROVAL else (),
-        denials=tuple(map(name_of, told.denied)),
+        denials=tuple(map(permit_of, told.denied)),
         attention=ATTENTION.get(then),
     )
 
 
-def _waiting(numbers: tuple[int, ...]) -> Checkpoint:
+def _waiting(numbers: tuple[int, ...], kept: tuple[int, int]) -> Checkpoint:
     """The frontier of a run that waits for an approval of these calls."""
     calls = tuple(
-        OutstandingCall(call_id=key_of(number), tool=TOOL, index=index, key=key_of(number), needs_approval=True)
-        for index, number in enumerate(numbers)
+        OutstandingCall(
+            call_id=key_of(number),
+            tool=TOOL,
+            index=index,
+            key=key_of(number),
+            needs_approval=True,
+            grant_id=permit_of(permit) if permit < 0 else None,
+        )
+        for index, (number, permit) in enumerate(zip(numbers, kept, strict=False))
     )
     return Checkpoint(tenant="acme", run_id="run", agent="booking", revision="r1", sequence=1, iteration=1, calls=calls)
 

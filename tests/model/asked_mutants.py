@@ -190,6 +190,18 @@ ASKED_MUTANTS = (
         within(faults=0, asks=1),
         "stranded",
     ),
+    Mutant(
+        "P1: a grant is looked at as it stands",
+        Rules(permit=_permits_whatever_is_named),
+        within(faults=0, acts=1, asks=1, granted=True),
+        "under a grant that was revoked",
+    ),
+    Mutant(
+        "F4, P1: what is on record comes before a denial",
+        Rules(record_before_denial=False),
+        within(Fault.CRASH, acts=1, beside=True, asks=2, granted=True),
+        "was not made, and it was",
+    ),
     Mutant("P1: an answer queues the run", Rules(answered=_queues_nothing), within(faults=0, asks=1), _ALL_IN),
     Mutant(
         "P1: the last one of the turn does",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tests.model.bounds import Bounds, Fault
 from tests.model.steps import Move, put, said
 from tests.model.store import Store
-from tests.model.world import FAILED, NOTHING, At, Call, Other, Place, Start, Trying, Violation, Worker, World
+from tests.model.world import DENIED, FAILED, NOTHING, At, Call, Other, Place, Start, Trying, Violation, Worker, World
 
 _BUSY = frozenset({Place.CALL, Place.WAIT, Place.NOTE})
 _AT_WORK = frozenset({At.CALL, At.WAIT, At.NOTE, At.CALLS, At.RESULT, At.ASK})
@@ -47,6 +47,9 @@ class Beside:
         if not self.there or other.place is Place.DONE:
             return other
         call = world.calls[self.number(worker)]
+        if other.denied and (call is None or call.known == NOTHING):
+            # Nobody knows of one that was begun under a grant, and it is not made again.
+            return other._replace(place=Place.DONE, outcome=DENIED if call is None or call.never_ran else FAILED)
         if call is not None and call.known != NOTHING:
             return other._replace(place=Place.DONE, outcome=call.known)
         return other._replace(place=Place.START, seen=0 if call is None else call.owner)
@@ -68,7 +71,7 @@ class Beside:
                 step = f"{name}: makes call {number}"
                 with Trying(step):
                     self._check(world, worker)
-                    self._store.check_approved(world, self.turn(worker)[: self._asks], number)
+                    self._store.check_approved(world, to_approve(worker, self.turn(worker)[: self._asks]), number)
                 under_way = world._replace(requests=tuple(sorted((*world.requests, request))))
                 yield Move(step, put(under_way, worker, worker._replace(other=other._replace(place=Place.WAIT))))
             case Place.WAIT if request not in world.requests:
@@ -93,3 +96,9 @@ class Beside:
         first = world.calls[worker.stage // 2]
         if first is not None and not first.decided and first.owner < worker.fence:
             raise Violation("a call is made while another of its turn is undecided")
+
+
+def to_approve(worker: Worker, turn: tuple[int, ...]) -> tuple[int, ...]:
+    """Those of the calls that a person has to approve, and no grant lets pass."""
+    permits = (worker.request, worker.other.request)
+    return tuple(number for number, permit in zip(turn, permits, strict=False) if permit >= 0)

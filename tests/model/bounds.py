@@ -55,6 +55,8 @@ class Bounds:
     is their doing."""
     asks: int = 0
     """How many calls of each turn have to be approved: two people answer as they like, or nobody does in time."""
+    granted: bool = False
+    """Whether a grant was given before, under which those calls pass unasked until somebody revokes it."""
     beside: bool = False
     """Whether each turn has a second call, which may be sent again under its key."""
     probe: Probe = Probe.NONE
@@ -68,7 +70,8 @@ class Bounds:
         kinds = "any kind" if self.kinds == frozenset(Fault) else ", ".join(sorted(kind.name for kind in self.kinds))
         who = f"{self.acts} acts of people{' who insist' if self.insists else ''}"
         of_two = ", two in a turn" if self.beside else ""
-        approved = f", {self.asks} of a turn to be approved" if self.asks else ""
+        granted = ", or under a grant" if self.granted else ""
+        approved = f", {self.asks} of a turn to be approved{granted}" if self.asks else ""
         return (
             f"{self.workers} workers, {self.calls} calls{of_two}{approved}, {self.faults} faults ({kinds}), {who}, "
             f"probe {self.probe.value}{', outcomes apart' if self.apart else ''}{'' if self.reaper else ', no reaper'}"
@@ -92,15 +95,23 @@ TESTED: dict[str, tuple[Bounds, int]] = {
     "a far side that sees what has arrived": (Bounds(probe=Probe.SEEN, kinds=_HARD), 66870),
     "outcomes that are recorded apart, and people": (Bounds(faults=1, acts=1, apart=True), 9386),
     "a far side that sees, and people": (Bounds(faults=1, acts=1, probe=Probe.SEEN), 11530),
-    "approvals, and any fault": (Bounds(faults=1, asks=1), 16125),
-    "approvals, and people who cancel": (Bounds(faults=1, acts=1, asks=1, kinds=_PASSING), 54720),
-    "approvals in two iterations": (Bounds(faults=0, calls=2, asks=1), 8630),
-    "approvals, and a far side that refuses": (Bounds(faults=1, asks=1, probe=Probe.FENCING), 18073),
+    "approvals, and any fault": (Bounds(faults=1, asks=1), 16765),
+    "approvals, and people who cancel": (Bounds(faults=1, acts=1, asks=1, kinds=_PASSING), 56904),
+    "approvals in two iterations": (Bounds(faults=0, calls=2, asks=1), 8878),
+    "approvals, and a far side that refuses": (Bounds(faults=1, asks=1, probe=Probe.FENCING), 18713),
     "two calls in a turn, and any fault": (Bounds(faults=1, beside=True), 6014),
     "two calls in a turn, and a far side that refuses": (Bounds(faults=1, beside=True, probe=Probe.FENCING), 9996),
     "two calls in a turn, one to be approved": (Bounds(faults=1, beside=True, asks=1, kinds=_PASSING), 26256),
     "two calls in a turn, both to be approved": (Bounds(faults=1, beside=True, asks=2, kinds=_CRASH), 11278),
     "both to be approved, and people who cancel": (Bounds(faults=0, acts=1, beside=True, asks=2), 4412),
+    "a grant that is revoked, and a far side that refuses": (
+        Bounds(faults=1, acts=1, asks=1, granted=True, probe=Probe.FENCING, kinds=_HARD),
+        33692,
+    ),
+    "two calls in a turn, and a grant that is revoked": (
+        Bounds(faults=1, acts=1, asks=2, granted=True, beside=True, kinds=_CRASH),
+        30026,
+    ),
     "people who insist": (Bounds(faults=1, acts=2, insists=True, kinds=_HARD), 35600),
 }
 """Bounds that every run of the tests goes through, with the number of states that each reaches."""
@@ -113,8 +124,12 @@ LARGER: dict[str, tuple[Bounds, int]] = {
         664086,
     ),
     "two iterations, and a far side that sees": (Bounds(calls=2, probe=Probe.SEEN, kinds=_HARD), 726246),
-    "approvals, and any fault, and people": (Bounds(faults=1, acts=1, asks=1), 74217),
-    "two calls in a turn, both to be approved, and any fault": (Bounds(faults=1, beside=True, asks=2), 92977),
-    "approvals, and any two that pass": (Bounds(asks=1, kinds=_PASSING), 226796),
+    "approvals, and any fault, and people": (Bounds(faults=1, acts=1, asks=1), 76865),
+    "a grant that is revoked, and people who insist": (
+        Bounds(faults=1, acts=2, asks=1, granted=True, insists=True, kinds=frozenset({Fault.TIMEOUT})),
+        21318,
+    ),
+    "two calls in a turn, both to be approved, and any fault": (Bounds(faults=1, beside=True, asks=2), 93001),
+    "approvals, and any two that pass": (Bounds(asks=1, kinds=_PASSING), 238660),
 }
 """Bounds for ``python -m tests.model``: some minutes, and up to four gigabytes."""

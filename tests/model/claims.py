@@ -33,6 +33,11 @@ def outcome_of(number: int) -> ToolOutcome:
     return _OUTCOMES[number]
 
 
+def permit_of(request: int) -> str:
+    """The id of a request, which are numbered from 1; below 0, that of a grant."""
+    return f"req-{request}" if request > 0 else f"grant-{-request}"
+
+
 @cache
 def intent_of(start: Start) -> Intent:
     """The intent of a call that is to be begun."""
@@ -41,7 +46,7 @@ def intent_of(start: Start) -> Intent:
         digest_of(start.number),
         TOOL,
         take_over=str(start.seen) if start.seen else None,
-        permit=f"req-{start.request}" if start.request else None,
+        permit=permit_of(start.request) if start.request else None,
     )
 
 

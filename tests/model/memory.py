@@ -13,7 +13,7 @@ from adk_worker.memory import MemoryData, asked, claims, journal, memory_stores
 from adk_worker.runs import NewRun
 from adk_worker.settling.settlement import Settlement
 from adk_worker.transitions.runs import Attention, Reason
-from tests.model.asked import answer_of, boundary_of
+from tests.model.asked import GRANTED, answer_of, boundary_of
 from tests.model.claims import call_of, claim_of, intent_of, key_of, outcome_of
 from tests.model.store import IN_FLIGHT_WAIT, WAIT, Store
 from tests.model.world import FAILED, HAPPENED, NOTHING, Call, World
@@ -69,13 +69,15 @@ class Recorder(Store):
 class Memory:
     """One run in the store in memory. Its clock stands still: what lapses does so when the model says so."""
 
-    def __init__(self, policy):
+    def __init__(self, policy, *, granted):
         self._data = MemoryData(lambda: 0.0)
         self._stores = memory_stores(self._data)
         self._policy = policy
         self._loop = asyncio.Runner()
         new = NewRun(*RUN, agent="booking", input="book the flight")
         self._loop.run(self._stores.runs.submit(new, policy=policy))
+        if granted:
+            asked.save(self._data, RUN, GRANTED)
 
     def close(self):
         self._loop.close()
@@ -176,6 +178,9 @@ class Memory:
     async def _answer(self, who, request, approves):
         given = answer_of(who, request, approved=approves)
         await self._stores.runs.answer("run", given, tenant="acme", by=Actor(who), policy=self._policy)
+
+    async def _revoke(self):
+        await self._stores.runs.revoke("run", "grant-1", tenant="acme", by=Actor("bob"))
 
     async def _expire(self):
         await self._stores.runs.expire(policy=self._policy, limit=10)

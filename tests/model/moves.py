@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from adk_worker.transitions.runs import Phase
 from tests.model.around import Broker, FarSide, Time
+from tests.model.asked import GRANTED
 from tests.model.bounds import Bounds
 from tests.model.claims import key_of
 from tests.model.people import People
@@ -40,6 +41,7 @@ class Protocol:
             calls=(None,) * calls,
             effects=(0,) * calls,
             closed=(0,) * calls,
+            asked=self.store.asked.number(GRANTED) if bounds.granted else 0,
             messages=(fence,),
             faults=bounds.faults,
             acts=bounds.acts,

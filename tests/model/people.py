@@ -33,6 +33,9 @@ class People:
             return
         world = world._replace(acts=world.acts - 1)
         row = self._store.rows[world.row]
+        after, verdict = self._store.apply(world, ("revoke",))
+        if verdict is Verdict.DONE:
+            yield Move("somebody revokes the grant", after)
         with Trying("a person cancels the run"):
             after, verdict = self._store.cancel(world)
         if verdict in {Verdict.DONE, Verdict.CANCELLED}:

@@ -64,7 +64,9 @@ class Rules:
     answer: Rule = approval_transitions.answer
     expire: Rule = approval_transitions.expire
     withdraw: Rule = approval_transitions.withdraw
+    revoke: Rule = approval_transitions.revoke
     answers_to: Rule = asking.answers_to
+    under_grants: Rule = asking.under_grants
 
     intent_before_effect: bool = True
     """I2"""
@@ -84,6 +86,8 @@ class Rules:
     """P1: all calls of a turn survive the wait."""
     undecided_first: bool = True
     """I5: nothing of a turn is dispatched while a call of it is undecided."""
+    record_before_denial: bool = True
+    """F4, P1: what is on record of a call is told, whatever was denied."""
     last_answer: bool = True
     """P1: the last answer of a turn queues the run."""
     asks_first: bool = True

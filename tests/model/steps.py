@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.model.asked import name_of
 from tests.model.bounds import Fault
+from tests.model.claims import permit_of
 from tests.model.world import Op, Worker, World
 
 
@@ -42,7 +42,7 @@ def said(op: Op) -> str:
     """A write, for people."""
     match op:
         case ("answer", who, request, approves):
-            return f"{who} {'approves' if approves else 'denies'} {name_of(request)}"
+            return f"{who} {'approves' if approves else 'denies'} {permit_of(request)}"
         case ("commit", fence, sequence, stage, then, stored, _):
             what = f"commits {sequence} (stage {stage}, {then})" if stored else f"commits {sequence} as a tombstone"
             return f"{what} under {fence}"

@@ -135,6 +135,9 @@ class Store:
         permitted = self.asked.permit(world.asked, [intent for intent in new if intent.permit is not None])
         if permitted is None:
             return world, (None, None)
+        grants = self.asked.kept[permitted].grants
+        if any(grant.revoked_at is not None and intent.permit == grant.grant_id for grant in grants for intent in new):
+            raise Violation("a call is begun under a grant that was revoked")
         world = self.asked.noted(world, permitted)._replace(row=row)
         for start, call in zip(starts, begun, strict=True):
             world = world._replace(calls=_put(world.calls, start.number, call))
@@ -195,7 +198,7 @@ class Store:
         ghost = ghost._replace(sequence=sequence, by=fence, ran=max(ghost.ran, stage))
         world = world._replace(row=row, ghost=ghost)
         if stored:
-            world = world._replace(stored=(sequence, stage))
+            world = world._replace(stored=(sequence, stage), kept=told.kept)
         if told.outcome in {FAILED, HAPPENED}:
             world = self._recorded(world, told.turn[0], fence, told.outcome)
         if told.asks or told.denied:
@@ -381,6 +384,13 @@ class Store:
             world = self._follow(world, asked)
         return world, (verdict, self._ticket(world) if verdict is not Verdict.REFUSED else 0)
 
+    def _revoke(self, world: World) -> tuple[World, Any]:
+        """Somebody revokes the grant, if there is one."""
+        if not self.asked.kept[world.asked].grants:
+            return world, Verdict.REFUSED
+        asked = self.asked.revoke(world.asked)
+        return world._replace(asked=asked), Verdict.DONE if asked != world.asked else Verdict.REPEATED
+
     def expire(self, world: World) -> tuple[World, int]:
         """The reaper denies what nobody has answered in time; the ticket to publish, 0 for none."""
         asked = self.asked.expire(world.asked)
@@ -487,6 +497,8 @@ class Store:
             call, said = world.calls[number], world.ghost.said[number]
             if (call is None or call.known == NOTHING) and (said is None or said.approved):
                 raise Violation(f"call {number} has no result, and the run went on without it")
+            if number in told.not_made and world.effects[number] and not world.ghost.insisted:
+                raise Violation(f"the model is told that call {number} was not made, and it was")
 
     def _left(self, world: World, row: int, fence: int, verdict: Verdict) -> World:
         """After a write that ends a task without a boundary."""

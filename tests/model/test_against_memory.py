@@ -13,9 +13,17 @@ from tests.model.memory import Memory, Recorder
 from tests.model.moves import Protocol
 from tests.model.rules import Rules
 
-_WAYS = 60
-_TURNS = ((0, False), (1, False), (0, True), (1, True), (2, True))
-"""How many calls of a turn have to be approved, and whether it has two."""
+_WAYS = 50
+_TURNS = (
+    (0, False, False),
+    (1, False, False),
+    (1, False, True),
+    (0, True, False),
+    (1, True, False),
+    (2, True, False),
+    (2, True, True),
+)
+"""How many calls of a turn have to be approved, whether it has two, and whether a grant lets them pass at first."""
 _STEPS = 70
 _ASKED = {
     "acquire",
@@ -33,7 +41,7 @@ _ASKED = {
     "reap",
     "record",
 }
-_ASKED |= {"release", "renew", "requeue", "settle", "take"}
+_ASKED |= {"release", "renew", "requeue", "revoke", "settle", "take"}
 _PEOPLE = ("a person", "somebody")
 
 
@@ -53,11 +61,12 @@ def _chosen(protocol, world, choice):
     raise AssertionError("the moves of a state are not the same each time")
 
 
-def _walk(rules, probe, choice, *, asks, beside):
+def _walk(rules, probe, choice, *, asks, beside, granted):
     """Go one way at random in both; the names of what was written."""
-    bounds = Bounds(workers=3, calls=2, faults=5, acts=3, insists=True, asks=asks, beside=beside, probe=probe)
+    turn = {"asks": asks, "beside": beside, "granted": granted}
+    bounds = Bounds(workers=3, calls=2, faults=5, acts=3, insists=True, probe=probe, **turn)
     protocol = Protocol(rules, bounds, store=Recorder(rules, max_crashes=bounds.max_crashes))
-    memory = Memory(protocol.store.policy)
+    memory = Memory(protocol.store.policy, granted=granted)
     world, steps, written = protocol.first(), [], set()
     try:
         for _ in range(_STEPS):
@@ -82,9 +91,9 @@ def _walk(rules, probe, choice, *, asks, beside):
 def _walk_all(rules, choice):
     return set().union(
         *(
-            _walk(rules, probe, choice, asks=asks, beside=beside)
+            _walk(rules, probe, choice, asks=asks, beside=beside, granted=granted)
             for probe in Probe
-            for asks, beside in _TURNS
+            for asks, beside, granted in _TURNS
             for _ in range(_WAYS)
         )
     )

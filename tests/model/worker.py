@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from adk_worker.transitions.runs import Phase, Reason, Then, Verdict
-from tests.model.beside import Beside
+from tests.model.beside import Beside, to_approve
 from tests.model.bounds import Bounds, Fault, Probe
 from tests.model.steps import Move, published, put, said
 from tests.model.store import Store
@@ -46,6 +46,8 @@ def taken(world: World, store: Store, *, asks: int) -> Worker:
         sequence=sequence if stage else row.sequence,
         stage=stage,
         quiet=call is not None and call.quiet,
+        request=world.kept[0],
+        other=Other(request=world.kept[1]),
     )
 
 
@@ -69,7 +71,7 @@ class Workers:
         yield from self._beside.moves(world, worker, name)
         # All that was begun is awaited before anything else is planned or told.
         awaits = worker.at in _AFTER and self._beside.busy(worker)
-        op = None if awaits else self._op(worker)
+        op = None if awaits else self._op(world, worker)
         if op is not None:
             yield self._write(world, worker, op)
         elif not awaits:
@@ -79,26 +81,28 @@ class Workers:
 
     # --- writes -----------------------------------------------------------------------------------------------
 
-    def _op(self, worker: Worker) -> Op | None:  # noqa: C901, PLR0911 - a case for each place
+    def _op(self, world: World, worker: Worker) -> Op | None:  # noqa: C901, PLR0911 - a case for each place
         """The write that the worker is about to make."""
         fence, turn = worker.fence, self._beside.turn(worker)
         number = turn[0]
         match worker.at:
             case At.THINK:
                 asks_first = self._rules.asks_first and self._rules.siblings_wait
-                then = Then.WAIT_APPROVAL if self._asks_about and asks_first else Then.KEEP
+                kept = self._store.asked.granted(world.asked, turn[: self._asks_about])
+                then = Then.WAIT_APPROVAL if self._asks_about and asks_first and not any(kept) else Then.KEEP
                 then = Then.COMPLETE if worker.stage + 1 == self._last else then
-                told = Told(turn, asks=self._to_approve(worker) if then is Then.WAIT_APPROVAL else ())
+                told = Told(turn, asks=turn[: self._asks_about] if then is Then.WAIT_APPROVAL else (), kept=kept)
                 return ("commit", fence, worker.sequence + 1, worker.stage + 1, then, True, told)
             case At.RESULT:
                 if (not self._rules.commit_before_publish and not worker.ticket) or not self._beside.done(worker):
                     return None
-                told = Told(turn, worker.outcome if worker.unrecorded else NOTHING, denied=_denied(worker))
+                told = Told(turn, worker.outcome if worker.unrecorded else NOTHING, *_denied(worker, turn))
                 return ("commit", fence, worker.sequence + 1, worker.stage + 1, Then.HAND_OVER, True, told)
             case At.INTEND if not self._barred(worker):
                 return ("begin", fence, self._starts(worker), worker.ahead)
             case At.ASK | At.INTEND:
-                told = Told(turn, asks=self._unpermitted(worker))
+                kept = (min(worker.request, 0), min(worker.other.request, 0))
+                told = Told(turn, asks=self._unpermitted(worker), kept=kept)
                 return ("commit", fence, worker.sequence + 1, worker.stage, Then.WAIT_APPROVAL, True, told)
             case At.SETTLE:
                 return ("settle", fence, number, worker.seen, worker.outcome)
@@ -121,13 +125,11 @@ class Workers:
             return (first,)
         return (*((first,) if worker.outcome == NOTHING else ()), *self._beside.starts(worker))
 
-    def _to_approve(self, worker: Worker) -> tuple[int, ...]:
-        """The calls of the turn that a person has to approve."""
-        return self._beside.turn(worker)[: self._asks_about]
-
     def _unpermitted(self, worker: Worker) -> tuple[int, ...]:
+        """The calls that a person has to approve, and nothing lets pass."""
         requests = (worker.request, worker.other.request)
-        return tuple(call for call, request in zip(self._to_approve(worker), requests, strict=False) if not request)
+        asked = self._beside.turn(worker)[: self._asks_about]
+        return tuple(call for call, request in zip(asked, requests, strict=False) if not request)
 
     def _barred(self, worker: Worker) -> bool:
         unpermitted = self._unpermitted(worker) if self._rules.begins_permitted else ()
@@ -168,7 +170,7 @@ class Workers:
                 return Worker(at=At.PUBLISH, ticket=ticket) if ticket else IDLE
 
     def _committed(self, world: World, worker: Worker, op: Op) -> Worker:
-        _, _, sequence, stage, then, stored, _ = op
+        _, _, sequence, stage, then, stored, told = op
         if then is Then.HAND_OVER:
             ticket = self._ticket(world)
             published = not self._rules.commit_before_publish
@@ -176,19 +178,22 @@ class Workers:
         if then is not Then.KEEP:
             return IDLE
         after = Worker(At.THINK, worker.fence, sequence, stage, ahead=not stored)
-        return self._fresh(after) if stage % 2 else after
+        return self._fresh(after, told) if stage % 2 else after
 
-    def _fresh(self, worker: Worker) -> Worker:
+    def _fresh(self, worker: Worker, told: Told) -> Worker:
         """A worker whose calls nobody can have begun before."""
+        worker = worker._replace(request=told.kept[0], other=Other(request=told.kept[1]))
         if not self._rules.siblings_wait:
             return worker._replace(at=At.ASK, other=Other(Place.CALL))
         at = At.INTEND if self._rules.intent_before_effect else At.CALL
-        return worker._replace(at=at, other=Other(Place.START) if self._beside.there else worker.other)
+        return worker._replace(at=at, other=worker.other._replace(place=Place.START) if self._beside.there else Other())
 
     def _begun(self, worker: Worker, calls: tuple[Call, ...] | None) -> Worker:
-        if calls is None:  # what was to let one of them does not
-            return worker._replace(at=At.ASK, request=0, other=worker.other._replace(request=0))
         first = worker.stage // 2
+        if calls is None:  # what was to let one of them does not
+            refused = {start.number for start in self._starts(worker)}
+            other = worker.other._replace(request=0) if self._beside.number(worker) in refused else worker.other
+            return worker._replace(at=At.ASK, request=0 if first in refused else worker.request, other=other)
         after = worker._replace(at=At.RESULT)  # unless the first one is yet to be made
         for start, call in zip(self._starts(worker), calls, strict=True):
             mine = not call.decided and call.owner == worker.fence
@@ -237,23 +242,25 @@ class Workers:
                 yield Move(f"a worker publishes ticket {worker.ticket}", put(after_it, worker, IDLE))
 
     def _heard(self, world: World, worker: Worker) -> Worker:
-        first, *others = self._store.asked.stands(world.asked, self._to_approve(worker))
+        numbers = self._beside.turn(worker)[: self._asks_about]
+        first, *others = self._store.asked.stands(world.asked, numbers, (worker.request, worker.other.request))
         heard = worker._replace(request=first.request)
         if others:
             heard = heard._replace(other=worker.other._replace(request=others[0].request))
         if self._unpermitted(heard):
             return heard._replace(at=At.ASK)
         if others and not others[0].approved:
-            heard = heard._replace(other=heard.other._replace(place=Place.DONE, outcome=DENIED))
-        if first.approved:
-            return heard._replace(at=At.CALLS)
-        if not self._rules.siblings_survive:
+            heard = heard._replace(other=heard.other._replace(denied=True))
+        if not (first.approved or self._rules.siblings_survive):
             heard = heard._replace(other=heard.other._replace(place=Place.DONE))
-        return heard._replace(at=At.CALLS if self._beside.there else At.RESULT, outcome=DENIED)
+        if not self._rules.record_before_denial and heard.other.denied:
+            heard = heard._replace(other=heard.other._replace(place=Place.DONE, outcome=DENIED))
+        return heard._replace(at=At.CALLS, denied=not first.approved)
 
     def _dispatched(self, world: World, worker: Worker, requests: tuple[tuple[int, int], ...]) -> World:
         with Trying(f"worker {worker.fence}: makes call {worker.stage // 2}"):
-            self._store.check_approved(world, self._to_approve(worker), worker.stage // 2)
+            asked = to_approve(worker, self._beside.turn(worker)[: self._asks_about])
+            self._store.check_approved(world, asked, worker.stage // 2)
         ghost = world.ghost._replace(ran=max(world.ghost.ran, worker.stage))
         return world._replace(requests=requests, ghost=ghost)
 
@@ -262,16 +269,20 @@ class Workers:
         call = world.calls[worker.stage // 2]
         if self._beside.there and worker.outcome != NOTHING:
             return self._onward(worker)
-        if call is None:
+        if call is None or (worker.denied and not self._rules.record_before_denial):
             first = At.INTEND if self._rules.intent_before_effect else At.CALL
-            return worker._replace(at=first, seen=0, dead_seen=False)
+            return self._permitted(worker._replace(seen=0, dead_seen=False), first)
         if call.known != NOTHING:
             return self._onward(worker._replace(outcome=call.known, unrecorded=False))
         if call.never_ran:
-            return worker._replace(at=At.INTEND, seen=call.owner, dead_seen=call.dead_seen)
+            return self._permitted(worker._replace(seen=call.owner, dead_seen=call.dead_seen))
         if self._beside.starts(worker) and not self._rules.undecided_first:
             return worker._replace(at=At.RESULT, other=Other(Place.CALL))
         return worker._replace(at=At.UNDECIDED, seen=call.owner, dead_seen=call.dead_seen)
+
+    def _permitted(self, worker: Worker, at: At = At.INTEND) -> Worker:
+        """The first call may be made, as far as the far side is concerned: begin it, unless it was denied."""
+        return self._onward(worker._replace(outcome=DENIED)) if worker.denied else worker._replace(at=at)
 
     def _onward(self, worker: Worker) -> Worker:
         """The first call has its outcome: on to what is left of the turn."""
@@ -308,11 +319,11 @@ class Workers:
             world = world._replace(closed=(*world.closed[:number], below, *world.closed[number + 1 :]))
         if worker.tried:
             return world, worker._replace(at=At.SETTLE, outcome=FAILED)
-        return world, worker._replace(at=At.INTEND)
+        return world, self._permitted(worker)
 
     def _not_yet(self, worker: Worker) -> Worker:
         if self._rules.not_yet_permits(dead_seen=worker.dead_seen, quiet=worker.quiet):
-            return worker._replace(at=At.INTEND)
+            return self._permitted(worker)
         return worker._replace(at=At.CONFLICT if worker.dead_seen else At.PARK)
 
     # --- faults -----------------------------------------------------------------------------------------------
@@ -347,15 +358,17 @@ class Workers:
         made = self._write(world, worker, tombstone)
         yield made._replace(fault=Fault.CHECKPOINT)
         if worker.at is At.THINK and then is not Then.WAIT_APPROVAL:
-            ahead = self._fresh(Worker(At.THINK, fence, worker.sequence, stage, ahead=True))
+            ahead = self._fresh(Worker(At.THINK, fence, worker.sequence, stage, ahead=True), told)
             label = f"{name}: cannot store stage {stage}, and goes on from memory"
             yield Move(label, put(world, worker, ahead), Fault.CHECKPOINT)
 
 
-def _denied(worker: Worker) -> tuple[int, ...]:
-    """The requests of whose denial the model is told."""
-    calls = ((worker.outcome, worker.request), (worker.other.outcome, worker.other.request))
-    return tuple(request for outcome, request in calls if outcome == DENIED)
+def _denied(worker: Worker, turn: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Nobody is asked; the requests that were denied; the calls of which the model is told that they were not made."""
+    calls = ((worker.denied, worker.request), (worker.other.denied, worker.other.request))
+    outcomes = zip(turn, (worker.outcome, worker.other.outcome), strict=False)
+    requests = tuple(request for denied, request in calls if denied)
+    return (), requests, tuple(number for number, outcome in outcomes if outcome == DENIED)
 
 
 def _answered(answer: Any) -> str:

@@ -78,13 +78,16 @@ class Start(NamedTuple):
 
 class Told(NamedTuple):
     """What a boundary says of the calls at hand, its ``turn``: the outcome of the first, if it is not on record yet;
-    which calls people are asked about; and the requests that were denied.
+    which calls people are asked about; the requests that were denied; and of which calls it is told that they were not
+    made. ``kept`` are the grants under which its calls pass unasked.
     """
 
     turn: tuple[int, ...]
     outcome: int = NOTHING
     asks: tuple[int, ...] = ()
     denied: tuple[int, ...] = ()
+    not_made: tuple[int, ...] = ()
+    kept: tuple[int, int] = (0, 0)
 
 
 class Call(NamedTuple):
@@ -132,6 +135,7 @@ class Other(NamedTuple):
     place: Place = Place.NONE
     seen: int = 0
     request: int = 0
+    denied: bool = False
     outcome: int = NOTHING
 
 
@@ -155,7 +159,8 @@ class Worker(NamedTuple):
     unrecorded: bool = False
     ticket: int = 0
     request: int = 0
-    """The request about the call whose answer it goes by."""
+    """The request about the call whose answer it goes by; below 0, the grant that it is to be made under."""
+    denied: bool = False
     other: Other = Other()
 
 
@@ -204,6 +209,8 @@ class World(NamedTuple):
     """The far side refuses requests for a call under a lower fence than this."""
     stored: tuple[int, int] = (0, 0)
     """Sequence and stage of the stored frontier; (0, 0) for none."""
+    kept: tuple[int, int] = (0, 0)
+    """The grants under which the calls of the stored frontier pass unasked, as a worker's ``request``."""
     asked: int = 0
     """The number of what people were asked: see :class:`tests.model.asked.Asked`."""
     requests: tuple[tuple[int, int], ...] = ()

@@ -184,7 +184,7 @@ class Fleet(People):
         return run
 
     async def inspect(self, run_id: str, *, tenant: str) -> Inspection:
-        """All that is known of the run, and what stands in its way; :func:`~adk_worker.describe` has words for it.
+        """All that is known of the run, and what stands in its way; :mod:`adk_worker.describe` has words for it.
 
         :raises RunNotFoundError: that tenant has none of that name (T1).
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from decimal import Decimal, DecimalException
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow, localcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -44,10 +44,13 @@ class Cost(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The millionths, or a failure that says how a cost is written."""
-        try:
-            micros = Decimal(str(value)) * 1_000_000
-        except DecimalException:
-            micros = Decimal("NaN")
+        text = str(value)
+        # Where it would be rounded it is not what was written.
+        with localcontext(Context(traps=[Inexact, Overflow, InvalidOperation])):
+            try:
+                micros = Decimal(text) * 1_000_000 if text.isascii() else Decimal("NaN")
+            except DecimalException:
+                micros = Decimal("NaN")
         if not micros.is_finite() or micros.adjusted() >= _DIGITS or micros != micros.to_integral_value() or micros < 0:
             self.fail(f"{value!r} is no cost; write it in currency units, 2.50, to a millionth at most", param, ctx)
         return int(micros)

@@ -32,7 +32,7 @@ _OWN_CONFIG = "celeryconfig"
 @click.option(
     "--timeout",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=options.PATIENCE,
     default=_PATIENCE,
     show_default=True,
     help="Wait no longer for each answer.",

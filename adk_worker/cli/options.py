@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -51,6 +52,23 @@ class Duration(click.ParamType[float]):
         if len(number.lstrip("0")) > _DIGITS:
             self.fail(f"{value!r} is too long; it has {_DIGITS} digits at most", param, ctx)
         return float(int(number.lstrip("0") or "0") * _SECONDS[unit])
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds that a clock can wait for."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds, or fail and say what they may be. No range keeps NaN out, and no wait for it ends."""
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is no number of seconds; write 30 or 0.5", param, ctx)
+        return seconds
+
+
+PATIENCE: Final = Seconds(min=0, min_open=True, max=366 * 86_400)
+"""For how long something is waited for."""
 
 
 def _debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's callback

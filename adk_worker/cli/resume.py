@@ -35,7 +35,7 @@ _LONGEST_PAUSE = 1.0
 @click.option(
     "--timeout",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=options.PATIENCE,
     default=DEFAULT_PATIENCE,
     show_default=True,
     help="Wait no longer.",

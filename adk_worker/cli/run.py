@@ -50,7 +50,7 @@ class Metadata(click.ParamType[dict[str, Any]]):
 @click.option(
     "--timeout",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=options.PATIENCE,
     help=f"Wait no longer; for ever by default, with --resume {DEFAULT_PATIENCE:g} s.",
 )
 @click.option(

@@ -31,7 +31,7 @@ _EVERY = 2.0
 @click.option(
     "--every",
     metavar="SECONDS",
-    type=click.FloatRange(min=0.1, max=3600),
+    type=options.Seconds(min=0.1, max=3600),
     default=_EVERY,
     show_default=True,
     help="How often the fleet is looked at.",

@@ -8,6 +8,8 @@ from typing import Protocol, Self, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from adk_worker.errors import ConfigurationError
+from adk_worker.ledger.amounts import HIGHEST
 from adk_worker.messages import Message, OpaquePart, ToolCallPart, Usage
 
 
@@ -70,11 +72,25 @@ class ModelAnswer(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a model call may take at most. ``cost_micros`` is ``None`` where nobody knows the model's price."""
+    """What a model call may take at most. ``cost_micros`` is ``None`` where nobody knows the model's price.
+
+    :raises ConfigurationError: one is no whole number from 0 up: no limit could be held by it, nor could it be stored.
+    """
 
     input_tokens: int
     output_tokens: int
     cost_micros: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("input_tokens", "output_tokens", "cost_micros"):
+            number = getattr(self, name)
+            if number is None and name == "cost_micros":
+                continue
+            if type(number) is not int or not 0 <= number <= HIGHEST:
+                raise ConfigurationError(
+                    f"an estimate of {number!r} {name} is none; have the model's provider give a whole number from 0 "
+                    f"to {HIGHEST}."
+                )
 
 
 @runtime_checkable

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from adk_worker.errors import ConfigurationError
 from adk_worker.ledger.amounts import Amount
 from adk_worker.ledger.booking import Charge, Reservation
 from adk_worker.messages import BinaryPart, Message, Part, TextPart, canonical_json
@@ -40,8 +41,16 @@ class Spending:
 
 
 def reservation_for(provider: ModelProvider, request: ModelRequest) -> Reservation:
-    """What the call may take at most, as far as its provider knows. The fence is the store's to add."""
+    """What the call may take at most, as far as its provider knows. The fence is the store's to add.
+
+    :raises ConfigurationError: the provider's estimate is none.
+    """
     found = provider.estimate(request) if isinstance(provider, Estimates) else by_size(request)
+    if not isinstance(found, Estimate):
+        raise ConfigurationError(
+            f"the model's provider gave a {type(found).__name__} for what a call may take; have estimate() return an "
+            "adk_worker.Estimate."
+        )
     amount = Amount(found.input_tokens + found.output_tokens, found.cost_micros or 0)
     return Reservation(request.iteration, 0, amount, priced=found.cost_micros is not None)
 

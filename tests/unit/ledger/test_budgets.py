@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -89,6 +90,27 @@ async def test_a_run_within_its_budget_is_none_the_wiser(runner, ledgers):
     assert run.status is RunStatus.COMPLETED
     ledger = ledgers.get("run", tenant="acme")
     assert (ledger.spent, ledger.reserved, ledger.unaccounted) == (Amount(200, 14), None, Unaccounted())
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [(-400, 0), (0, -1, 7), (1, 1, 1234.5), (float("nan"), 1), (1, float("inf")), (1, True), ("1", 1), (1, 1 << 54)],
+)
+def test_an_estimate_is_of_whole_numbers_from_0_up(numbers):
+    """P3: below that it would make room for others; a fraction could be written, and the run not be read again."""
+    with pytest.raises(ConfigurationError, match="is none; have the model's provider give a whole number"):
+        Estimate(*numbers)
+
+
+async def test_nothing_is_reserved_by_what_is_no_estimate(runner, ledgers):
+    """P3: whatever a provider makes up instead."""
+    looking, provider = agent()
+    provider.estimate = lambda _: SimpleNamespace(input_tokens=-400, output_tokens=0, cost_micros=None)
+
+    with pytest.raises(ConfigurationError, match="gave a SimpleNamespace for what a call may take"):
+        await runner.run(looking, "look", tenant="acme", run_id="run", budget=Budget(tokens=1000))
+
+    assert (ledgers.get("run", tenant="acme").reserved, len(provider.requests)) == (None, 0)
 
 
 async def test_a_run_over_its_budget_is_parked_and_goes_on_after_a_raise(runner, ledgers):

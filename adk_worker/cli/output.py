@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import select
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -19,6 +21,23 @@ _WIDE = 1_000
 def say(text: str) -> None:
     """Print an answer. The text has been made printable by whoever wrote it, line by line."""
     click.echo(text)
+
+
+def check_reader() -> None:
+    """Notice that nobody reads the answers any more, as the reader of a pipe that has seen enough.
+
+    Who prints notices by itself. This is for who waits for something to print, and would wait for ever.
+
+    :raises BrokenPipeError: the standard output is such a pipe.
+    """
+    try:
+        output = sys.stdout.fileno()
+    except (OSError, ValueError):  # not a file, or closed
+        return
+    poll = select.poll()
+    poll.register(output, 0)
+    if any(happened & select.POLLERR for _, happened in poll.poll(0)):
+        raise BrokenPipeError(errno.EPIPE, "nobody reads the standard output")
 
 
 def note(text: str) -> None:

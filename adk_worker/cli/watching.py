@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from adk_worker.cli.exits import ExitCode
-from adk_worker.cli.output import counted, emit, note, say
+from adk_worker.cli.output import check_reader, counted, emit, note, say
 from adk_worker.cli.progress import follow, untaken_note
 from adk_worker.cli.report import event_object, run_object
 from adk_worker.cli.runs import table
@@ -42,7 +42,8 @@ class _Events:
             say(describe_event(event))
 
     def standing(self, run: Run) -> None:
-        """Its events say it."""
+        """Its events say it. They may be long in coming."""
+        check_reader()
 
     def untaken(self, run: Run) -> None:
         note(untaken_note(run))
@@ -82,6 +83,7 @@ async def watch_all(fleet: Fleet, where: RunFilter, *, limit: int, every: float,
     away_since: float | None = None
     with _view(as_json=as_json) as view:
         while True:
+            check_reader()
             try:
                 runs = await _newest(fleet, where, limit)
                 gone = await _gone(fleet, known, runs)

@@ -205,3 +205,16 @@ def test_a_store_that_is_away_is_told_and_waited_for(watch, postgres_store_url, 
 
     assert watching.interrupted() == 0
     assert sum("Waiting for it." in line for line in watching.said) == 1
+
+
+@pytest.mark.parametrize("argv", [("run_1", "--tenant", "acme"), ("--every", "0.2")])
+def test_a_watch_that_nobody_reads_any_more_ends_though_nothing_happens(adk, sqlite_store_url, argv):
+    """As of ``adk watch | head -1``, which would otherwise wait for the next event of a fleet that may be asleep."""
+    given("queued", sqlite_store_url)
+    with adk.start("watch", *argv) as process:
+        assert process.stdout.readline()
+
+        process.stdout.close()
+
+        assert process.wait(_PATIENCE) == 141
+        assert "Traceback" not in process.stderr.read()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import json
 import select
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -16,6 +17,13 @@ from adk_worker.printable import printable, printable_lines
 
 _WIDE = 1_000
 """Columns where nobody looks at a terminal: a line of a pipe is a row, however long."""
+
+
+@contextlib.contextmanager
+def aside() -> Iterator[None]:
+    """Have what somebody else's code prints meanwhile go where it belongs: it is no part of the answer."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
 
 
 def say(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -9,8 +10,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from adk_worker.actors import Verifier, os_user
-from adk_worker.cli.output import note
+from adk_worker.actors import Actor, Verifier, os_user
+from adk_worker.cli.output import aside, note
 from adk_worker.client import Fleet
 from adk_worker.errors import AdkError, ConfigurationError
 from adk_worker.lease import LeasePolicy
@@ -55,6 +56,7 @@ class Access:
     ) -> Access:
         """Access through these parts; without ``dispatcher`` to what needs no broker."""
         publisher = Telling(dispatcher) if dispatcher is not None else _Nothing()
+        verifier = _Aside(verifier) if verifier is not None else None
         policy = policy or FleetPolicy()
         fleet = Fleet(
             stores,
@@ -81,6 +83,19 @@ class Telling:
         except Exception as error:
             note(f"note: run {message.run_id!r} is queued, and its message is not on its way yet: {error}")
             raise
+
+
+class _Aside:
+    """A verifier that prints nothing into the answer of a command, nor as it is imported."""
+
+    def __init__(self, verifier: Verifier) -> None:
+        self._verifier = verifier
+
+    async def __call__(self, actor: Actor, action: str, *, tenant: str | None, run_id: str | None) -> object:
+        """See :class:`Verifier`."""
+        with aside():
+            answer = self._verifier(actor, action, tenant=tenant, run_id=run_id)
+            return await answer if inspect.isawaitable(answer) else answer
 
 
 class _Nothing:
@@ -213,7 +228,8 @@ def operator() -> str:
 def _registry(load: Callable[[], Registry | None], *, strictly: bool) -> Registry | None:
     """The agents, where their modules are named. To look at a run one can do without them, and less is known then."""
     try:
-        return load()
+        with aside():
+            return load()
     except AdkError as error:
         if strictly:
             raise

@@ -97,3 +97,23 @@ def test_without_the_verifier_that_is_named_nobody_may(adk, sqlite_store_url, ve
     assert said in ran.stderr
     assert looked.returncode == (0 if ":" in verifier else 78)
     assert told(adk)[0]["status"] == "parked"
+
+
+def test_what_their_modules_print_is_no_part_of_an_answer(adk, sqlite_store_url, tmp_path):
+    """P5: a program that reads --json would be given what is none, after the act."""
+    given("parked", sqlite_store_url)
+    (tmp_path / "loud.py").write_text(
+        "print('as it is imported')\n\nagents = []\n\ndef may(actor, action, *, tenant, run_id):\n    print('asked')\n"
+    )
+    loud = {"ADK_VERIFIER": "loud:may", "ADK_AGENTS": "loud"}
+
+    ran = adk("cancel", *RUN, "--json", **loud)
+    looked = adk("inspect", *RUN, "--json", **loud)
+    checked = adk("doctor", "--json", "--timeout", "1", **loud)
+
+    assert json.loads(ran.stdout)["status"] == "cancelled"
+    assert json.loads(looked.stdout)["run"]["status"] == "cancelled"
+    for line in checked.stdout.splitlines():
+        json.loads(line)
+    assert "asked" in ran.stderr
+    assert all("as it is imported" in one.stderr for one in (ran, looked, checked))

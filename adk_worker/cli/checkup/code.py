@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from adk_worker.cli.checkup.finding import Finding, Subject, fail, ok, warning
+from adk_worker.cli.output import aside
 from adk_worker.errors import AdkError
 
 
@@ -14,7 +15,8 @@ def agents(subject: Subject) -> Iterator[Finding]:
     from adk_worker.wiring import make_registry
 
     try:
-        registry = make_registry(subject.settings)
+        with aside():
+            registry = make_registry(subject.settings)
     except AdkError as error:
         yield fail("agents", str(error), "mend the module: workers with this ADK_AGENTS do not start")
         return
@@ -28,8 +30,9 @@ def agents(subject: Subject) -> Iterator[Finding]:
     for agent in registry:
         model = agent.model if isinstance(agent.model, str) else type(agent.model).__name__
         try:
-            providers.resolve(agent.model)
-            providers.check(agent.model)
+            with aside():
+                providers.resolve(agent.model)
+                providers.check(agent.model)
         except AdkError as error:
             yield fail("models", f"{agent.name}: {error}", "every run of that agent fails")
         else:
@@ -44,7 +47,8 @@ def verifier(subject: Subject) -> Iterator[Finding]:
         yield ok("verifier", "none: whoever reaches the store may do anything")
         return
     try:
-        NamedVerifier(subject.settings.verifier).load()
+        with aside():
+            NamedVerifier(subject.settings.verifier).load()
     except AdkError as error:
         yield fail("verifier", str(error), "mend the module, or ADK_VERIFIER: no approval is answered meanwhile")
     else:

@@ -1,7 +1,7 @@
 """Who acts on a run: people, as the caller has authenticated them, and whether they may (P5).
 
-A name is the caller's to give, who must know that it is theirs. The operating system's user of the process that acted
-is kept beside it. An application that has rules of its own about who may do what gives its fleet a :class:`Verifier`.
+The caller gives the name, and has authenticated whoever bears it. The operating system's user of the process is kept
+beside it. An application with rules of its own about who may do what gives its fleet a :class:`Verifier`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Actor:
 
     @classmethod
     def here(cls, name: str) -> Actor:
-        """Whoever ``name`` is, through this process."""
+        """The actor of that name, who acts through this process."""
         return cls(name, os_user())
 
     @property
@@ -61,7 +61,7 @@ class Action(StrEnum):
 class Verifier(Protocol):
     """Says whether a person may do what they ask for, before anything is written.
 
-    ``run_id`` is ``None`` for what is asked of many runs at once, and ``tenant`` for what is asked of everybody's.
+    ``run_id`` is ``None`` where many runs are meant at once, and ``tenant`` where the runs of all tenants are.
     """
 
     def __call__(self, actor: Actor, action: str, *, tenant: str | None, run_id: str | None) -> object:
@@ -75,7 +75,7 @@ async def verify(
     """Ask the verifier, if there is one. It fails closed.
 
     :raises NotAllowedError: it raised, or answered with something, which a hook that returns its verdict does.
-    :raises ConfigurationError: it was named, and cannot be found.
+    :raises ConfigurationError: the verifier that the settings name cannot be used.
     """
     if verifier is None:
         return

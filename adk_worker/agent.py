@@ -1,4 +1,4 @@
-"""Agents: what a run is a run of, and the revision to which it is pinned (C7)."""
+"""Agents, and the revision that pins a run to one of them (C7)."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Agent:
     :param max_iterations: how many model calls a run may make.
     :param requires_approval: a person has to approve each call of every tool that declares nothing of its own; with
         :class:`Approval`, who may, in what time, and of which calls (P1).
-    :param revision: names what the agent is to the runs that it began: a run is carried on only by an agent of its own
-        revision. By default :func:`digest_of`; give one where you know that runs of an older agent can go on with this
-        one, and raise it where the digest would not notice a change (the source of tools is not in it).
-    :raises ConfigurationError: any of this is not so.
+    :param revision: is kept with the runs that this agent begins: only an agent of the same revision carries them on.
+        By default :func:`digest_of`. Give one where you know that runs of an older agent can go on with this one, and
+        change it where the digest would not notice a change (the source of tools is not in it).
+    :raises ConfigurationError: an argument is not as described here.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What a worker does for the runs that its start makes free to go on, so that none of them waits for a clock.
+"""What a worker does, as it starts, for runs that can go on because it has: none of them has to wait for a clock.
 
 Runs that its dead predecessors on this host still hold need not rest until their leases lapse (I11). And those that
 were given back because no worker had their code need not wait out their backoff, now that one has (C4, C7).

@@ -1,7 +1,7 @@
-"""The same asked of many runs, for the morning after an outage: which ones are meant, and what came of each.
+"""One request for many runs, for the morning after an outage: which ones are meant, and what came of each.
 
-Each run is a write of its own, and is acted on only as it was seen: one that somebody or something has moved since is
-left alone and told. So whatever ends a bulk in the middle, the store that goes away or Ctrl-C, leaves every run either
+Each run is a write of its own, and is acted on only while it is as it was seen: one that has moved since is left alone,
+and named. So whatever ends a bulk in the middle, the store that goes away or Ctrl-C, leaves every run either
 done or as it was, and asking again goes on with those that are left.
 """
 
@@ -23,10 +23,10 @@ STATUSES: Final = {
     Action.RESUME: (RunStatus.FAILED, RunStatus.PARKED, RunStatus.QUEUED),
     Action.CANCEL: (RunStatus.PARKED, RunStatus.WAITING_APPROVAL, RunStatus.QUEUED, RunStatus.RUNNING),
 }
-"""Of which runs it can be asked. Of those in the queue, a resume is for those that back off with an attention."""
+"""The statuses of runs of which it can be asked. Of queued runs, a resume is for those that back off."""
 
 Which = RunFilter | Iterable[Run]
-"""Runs by what they have in common, or such as somebody has seen them."""
+"""A filter, or the runs themselves as somebody has seen them."""
 
 
 class Came(StrEnum):
@@ -114,7 +114,7 @@ async def _acted(errand: Errand, run: Run) -> Run:
 
 
 async def _refuse(action: Action, stores: Stores, run: Run) -> None:
-    """Refuse what is seen to be refused of the run as it was seen."""
+    """Refuse what the state of the run, as it was seen, does not allow."""
     if action is Action.CANCEL:
         if run.status not in STATUSES[action]:
             raise refusals.cancel_refused(run)
@@ -135,12 +135,13 @@ async def _chosen(action: Action, stores: Stores, which: Which) -> AsyncIterator
     if not set(statuses) <= set(STATUSES[action]):
         known = ", ".join(status.value for status in STATUSES[action])
         raise ConfigurationError(f"{action.value} is for runs that are {known}, and not for one that is {which.status}")
-    for status in statuses if action is Action.RESUME else ():
+    if action is not Action.RESUME:
+        async for run in each_run(stores.runs, statuses, where=which):
+            yield run
+        return
+    for status in statuses:
         of_these = replace(which, status=status)
         if status is RunStatus.QUEUED and which.attention is None:
             of_these = replace(of_these, attention=True)
         async for run in each_run(stores.runs, [status], where=of_these):
-            yield run
-    if action is not Action.RESUME:
-        async for run in each_run(stores.runs, statuses, where=which):
             yield run

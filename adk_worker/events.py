@@ -1,4 +1,4 @@
-"""What happens to a run, and the events that tell of it, made here so that every run store tells the same of the same.
+"""The events that tell what happened to a run, made here so that every run store tells the same of the same thing.
 
 Times, ids and fences are the store's to add.
 """

@@ -11,8 +11,8 @@ from typing import Any
 def exported(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The ``__getattr__`` and ``__dir__`` of ``package``.
 
-    :param names: the package's modules, and the names that it has of each, separated by spaces. None may be a module's
-        own name: whoever imports that module would put it in the name's place.
+    :param names: the package's modules, and the names that each provides, separated by spaces. None may be the name of
+        a module: importing that module would put it in the name's place.
     """
     homes = {name: module for module, said in names.items() for name in said.split()}
 

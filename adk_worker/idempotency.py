@@ -67,7 +67,7 @@ def call_digest(key: str, *, tool: str, arguments: Mapping[str, Any]) -> str:
 
 
 def check_claim(tenant: object, key: object, owner: object) -> None:
-    """Raise ``InvalidNameError`` unless all three can stand in a claim: its key and its owner are names as a run id is.
+    """Raise ``InvalidNameError`` unless all three can stand in a claim: key and owner have to be names, as run ids are.
 
     :func:`call_key` makes keys, and :class:`~adk_worker.liveness.Holder` owners, that are.
     """

@@ -204,7 +204,7 @@ class Iteration:
 
     def _masked_call(self, part: ToolCallPart) -> ToolCallPart:
         masker = self._in.masker
-        # The name of a tool that is none is a text of the model's.
+        # A name that no tool has is text of the model's own.
         name = part.name if self._in.agent.tool(part.name) is not None else masker.text(part.name)
         return part.model_copy(update={"name": name, "arguments": masker.json(dict(part.arguments))})
 

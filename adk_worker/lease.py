@@ -45,7 +45,7 @@ class RunLease:
 
 
 def check_holder(holder: object) -> str:
-    """Return ``holder`` if it can name one: a name as a run id is, and not the queue's, else ``InvalidNameError``."""
+    """Return ``holder`` if it can name one: a name such as a run id, and not the queue's; else ``InvalidNameError``."""
     name = check_name(holder, what="holder")
     if name == QUEUE:
         raise InvalidNameError(what="holder", reason=f"{QUEUE!r} is what a refusal calls the queue")
@@ -90,7 +90,7 @@ class LeaseStore(Protocol):
     async def acquire(self, run_id: str, *, tenant: str, holder: str, ttl_seconds: float) -> RunLease:
         """Take the lease if it is free or lapsed; the fence rises.
 
-        :raises RunLeaseError: it is held, be it by the very same ``holder`` (L4).
+        :raises RunLeaseError: it is held, even if by the very same ``holder`` (L4).
         :raises InvalidNameError: a name that cannot be one, for the holder :func:`check_holder`.
         :raises ConfigurationError: a TTL that cannot be (:func:`check_ttl`).
         :raises StoreUnavailableError: the store did not answer.

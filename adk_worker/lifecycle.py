@@ -1,4 +1,4 @@
-"""What a bundle of stores needs besides its operations: is it one that this version works with, its epoch, its end."""
+"""What a bundle of stores needs besides its operations: whether this version works with it, its epoch, its end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Lifecycle(Protocol):
 
 @runtime_checkable
 class ComparesSchema(Protocol):
-    """A lifecycle that can look for what :meth:`Lifecycle.verify` believes of a version: that the schema is whole."""
+    """A lifecycle that can check what :meth:`Lifecycle.verify` takes a version's word for: that the schema is whole."""
 
     async def differences(self) -> Sequence[str]:
         """What is missing of the schema, or is otherwise than declared, in words; empty if nothing is.
@@ -46,7 +46,7 @@ class TellsRisks(Protocol):
     """A lifecycle that knows settings of its server by which it may lose what it has acknowledged."""
 
     async def risks(self) -> Sequence[str]:
-        """What takes a rarer event than those that :meth:`Lifecycle.verify` refuses, in sentences for people.
+        """What may be lost in rarer events than those that :meth:`Lifecycle.verify` refuses, in sentences for people.
 
         :raises StoreUnavailableError: no answer.
         """

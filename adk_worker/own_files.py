@@ -1,4 +1,4 @@
-"""Small files by which processes of one user on one machine find each other, in a folder that no other can write to."""
+"""Small files by which processes of one user on one machine find each other, in a folder of that user alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people answer and grant, as an application lets them: the part of :class:`~adk_worker.client.Fleet` for that."""
+"""What people do about runs that wait for them, answers and budgets: that part of :class:`~adk_worker.client.Fleet`."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Prune:
 
     @property
     def phases(self) -> frozenset[Phase]:
-        """In what a run has to have ended."""
+        """The phases in which a run is removed."""
         over = frozenset({Phase.COMPLETED, Phase.CANCELLED})
         return over | {Phase.FAILED} if self.failed else over
 

@@ -24,7 +24,7 @@ SUFFIX: Final = ".worker.json"
 
 
 class Phase(StrEnum):
-    """What a worker is about."""
+    """What a worker is doing."""
 
     STARTING = "starting"
     """It has not consumed yet: it loads its agents, or waits for the store."""

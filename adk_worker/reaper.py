@@ -199,8 +199,8 @@ async def bury(
 ) -> Dispatch | None:
     """Recover a run at once whose ``holder`` is known to be dead (I11); the caller has the proof.
 
-    Returns the message, published or not; ``None`` where there is nothing to publish, be it that the holder did not
-    have the lease any more, or that the run was parked or cancelled instead.
+    Returns the message, published or not; ``None`` where there is nothing to publish: the holder did not have the lease
+    any more, or the run was parked or cancelled instead.
     """
     reaped = await runs.claim_dead(run_id, tenant=tenant, holder=holder, policy=policy)
     if reaped is None:

@@ -39,7 +39,7 @@ def cancel_refused(run: Run) -> AdkError:
 
 
 def unless_changed(run: Run, seen: Run | None) -> None:
-    """Let pass what somebody has decided about ``seen``, unless ``run``, as it stands now, is no such run any more.
+    """Refuse what somebody has decided about a run as they have ``seen`` it, if ``run``, as it is now, has moved on.
 
     One that was live has to be live still: it moves by itself from boundary to boundary. One that rested has to rest
     as it did, under the same fence, which rises with whatever queues it again.

@@ -23,7 +23,7 @@ class NamedVerifier:
     def load(self) -> Verifier:
         """The function itself.
 
-        :raises ConfigurationError: it cannot be imported, or is not to be called.
+        :raises ConfigurationError: it cannot be imported, or is not callable.
         """
         module, _, name = self._target.partition(":")
         found = getattr(imported(module, refused=self._refused), name, None)

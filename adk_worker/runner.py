@@ -80,7 +80,7 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Under what a run is driven: its interruption, and its lease where there is one."""
+    """What a run is driven under: its interruption, and its lease where there is one."""
 
     interruption: Interruption
     owner: str

@@ -245,8 +245,8 @@ class RunStore(ApprovalOperations, LedgerStore, Reseals, Protocol):
     async def renew_many(self, leases: Sequence[RunLease], *, ttl_seconds: float) -> Sequence[Renewal]:
         """Renew a process's leases in one batch; the answers are in the order of ``leases``, a lost one among them.
 
-        It waits for no run of the batch: one that something else has locked is answered as ``busy``, as is one that is
-        where the store does not answer while it does elsewhere, so that it holds up nobody else's renewal (L8).
+        It waits for no run of the batch, so that none holds up the renewal of the others (L8): one that something else
+        has locked is answered as ``busy``, and so is one on a node that does not answer while other nodes do.
         """
         ...
 

@@ -48,7 +48,7 @@ from adk_worker.surroundings import Surroundings
 from adk_worker.transitions.runs import Attention, FleetPolicy, Reason, Verdict
 
 _LONGEST_TRACEBACK: Final = 50_000
-"""Characters; of a longer one the error's own words are left out, which are what makes it long."""
+"""In characters. A longer one is told without the error's own words, which are what makes it long."""
 
 _log = get_logger(__name__)
 
@@ -94,7 +94,7 @@ class StepEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Back:
-    """Why a step ends without a boundary (the exits of a task that are no shortcuts)."""
+    """Why a step gives its run back without a boundary."""
 
     reason: Reason
     detail: str
@@ -104,11 +104,11 @@ class _Back:
 
 @dataclass(slots=True)
 class _Said:
-    """By what is masked what is said of a step: the submit's masker, and the frontier's as soon as that is read."""
+    """What is needed to tell of a step. ``masker`` masks it: the submit's, then the frontier's once that is read."""
 
     masker: Masker
     spending: Spending
-    """And what is known of its model calls."""
+    """What is known of its model calls."""
 
 
 class Stepper:

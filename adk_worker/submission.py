@@ -14,7 +14,7 @@ from adk_worker.names import check_name, check_run
 from adk_worker.results import check_readable, shortened
 from adk_worker.runs import NewRun, Run
 
-_LATER: Final = ConfigDict(defer_build=True)  # for those who submit
+_LATER: Final = ConfigDict(defer_build=True)  # by the first submit
 _OBJECT: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue], config=_LATER)
 _TEXT: TypeAdapter[str] = TypeAdapter(str, config=_LATER)
 

@@ -36,4 +36,4 @@ class Surroundings:
     approval_expires: float = EXPIRES_IN
     """How long a request waits for its answer where its tool does not say, in seconds (P1)."""
     spending: Spending = field(default_factory=Spending)
-    """The scribe's too."""
+    """Shared with the scribe."""

@@ -1,4 +1,4 @@
-"""What a worker program does once it consumes: it frees the runs that its start makes free to go on."""
+"""What a worker program does once it consumes: it frees the runs that can go on because it has started."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Arrival:
-    """Looks once, in a thread that ends with that; see :mod:`adk_worker.arrival`.
+    """Looks once, in a thread that ends when it has; see :mod:`adk_worker.arrival`.
 
     Nothing here is ever raised to the program; what fails is left to the reaper and to the backoff.
 

@@ -23,7 +23,7 @@ CONTROL_QUEUE: Final = "adk.control"
 _AMQP: Final = frozenset({"amqp", "amqps", "pyamqp"})
 
 _REAP_EXPIRES: Final = 30.0
-"""At least so many seconds a reap message is valid, for the clocks of beat's host and the worker's may differ."""
+"""A reap message is valid for at least so many seconds: the clocks of beat's host and of the worker's may differ."""
 
 
 def celery_config(settings: Settings) -> dict[str, Any]:
@@ -176,8 +176,8 @@ def _worker() -> dict[str, Any]:
     return {
         # One message in hand per slot: what a worker hoards, no idle worker can carry out.
         "worker_prefetch_multiplier": 1,
-        # So many also after a reconnect. To begin with fewer is meant for late acknowledgements, and has to be undone
-        # message by message, which quorum queues do not let one do.
+        # As many after a reconnect, too. Celery begins with fewer, for late acknowledgements' sake, and raises the
+        # number message by message, which quorum queues do not allow.
         "worker_enable_prefetch_count_reduction": False,
         # It outlives a broker that goes away while messages are in hand (tasks.consumer).
         "worker_consumer": "tasks.consumer:FleetConsumer",
@@ -191,7 +191,7 @@ def _worker() -> dict[str, Any]:
         "worker_soft_shutdown_timeout": 0.0,
         # Work goes on while the broker is away: nothing of it needs the broker until the next message.
         "worker_cancel_long_running_tasks_on_connection_loss": False,
-        # What an agent prints is its own, and no warning of the worker's.
+        # What an agent prints is not a warning of the worker's.
         "worker_redirect_stdouts": False,
         # The worker's own handlers and format, for our log lines too (tasks.logs).
         "worker_hijack_root_logger": True,
@@ -204,7 +204,7 @@ def _worker() -> dict[str, Any]:
 
 def _observation() -> dict[str, Any]:
     return {
-        # Flower lives by these three.
+        # Without these three Flower shows nothing.
         "worker_send_task_events": True,
         "task_send_sent_event": True,
         "task_track_started": True,

@@ -32,8 +32,8 @@ class FleetConsumer(Consumer):
     acknowledged by it when their tasks begin. With Redis both end in an ``AttributeError`` out of kombu, which nothing
     expects, if the server is away at a bad moment: the worker would end, and all the steps that it carries out.
 
-    What the broker refuses for good, it refuses as an error of the channel, and so do passing troubles look. Those that
-    waiting cannot mend end the worker with a sentence.
+    What the broker refuses for good comes as an error of the channel, as passing troubles do. A refusal that waiting
+    cannot mend ends the worker, and the log says what to do.
     """
 
     class Blueprint(Consumer.Blueprint):
@@ -58,7 +58,7 @@ class FleetConsumer(Consumer):
         return connection
 
     def perform_pending_operations(self) -> None:
-        """Turn once, with a transport that is waited for in the loop itself."""
+        """One turn of the loop that consumes where the transport has no event hub."""
         if not self.hub:
             self._vitals.enter(Phase.CONSUMING)
             self._vitals.beat()
@@ -99,7 +99,7 @@ class FleetConsumer(Consumer):
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """Give the lost connection up. Messages in hand are in the store: the reaper publishes them again."""
-        # What is left of it is asked once more, and each time-out of that takes its time.
+        # What is left of it is used once more below, where each call may take a time-out.
         self._vitals.enter(Phase.CONNECTING)
         told = other_queue_type(exc)
         if told is not None:

@@ -1,4 +1,4 @@
-"""What Flower is started with: never open to whoever asks, and showing runs.
+"""The settings that Flower is started with: it asks for a login, and shows runs.
 
 Left alone, Flower listens on every interface, asks for no password, and lets whoever reads its pages stop workers. It
 reads options of its own, from its command line, ``FLOWER_*`` and flowerconfig.py, and listens after that; the app comes
@@ -31,7 +31,7 @@ OURS: Final[Mapping[str, tuple[Any, Any]]] = {
 def settle_flower(of: OptionParser = options) -> None:
     """Put our defaults in the place of Flower's own, and see to it that somebody has to log in.
 
-    :raises ConfigurationError: nobody has to.
+    :raises ConfigurationError: nobody would have to.
     """
     if not (of.basic_auth or of.auth):
         raise ConfigurationError(

@@ -87,7 +87,7 @@ class Host:
         self._await_store()
 
     def arrive(self) -> None:
-        """Free the runs that this program's start makes free to go on, in the background, the first time."""
+        """Free the runs that can go on because this program has started: once, in the background."""
         if self._arrival is None:
             self._arrival = Arrival(
                 lambda: _small(self.settings),
@@ -160,7 +160,7 @@ class _Slot:
 
 
 class _Leaving:
-    """SIGTERM to a child of prefork: it hands its run over, and ends then as it would have ended at once.
+    """SIGTERM to a child of prefork: it hands its run over, and only then ends as it would have ended at once.
 
     A worker's parent sends it on a cold shutdown, and a service manager that signals the whole group does. Its default
     would end the child in the middle of a call.

@@ -1,4 +1,4 @@
-"""The events that Flower lives by, sent so that they never hold up the worker that sends them."""
+"""The events that Flower needs, sent so that they never hold up the worker that sends them."""
 
 from __future__ import annotations
 

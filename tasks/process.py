@@ -53,7 +53,7 @@ class WorkerProcess:
         on_stuck: Callable[[str], None],
     ) -> None:
         self._policy = settings.fleet_policy
-        # A reaper that is sent more seldom than a TTL leaves gaps as a rule, and they say nothing.
+        # Where sweeps are further apart than a TTL, such a gap is the rule, and says nothing about an outage.
         self._gap = max(settings.lease_ttl, 3 * settings.reap_every)
         self._dispatcher = dispatcher
         self._loop = asyncio.new_event_loop()

@@ -1,4 +1,4 @@
-"""What Celery is told of an error that leaves a task, and with it Flower and whoever looks at it: its kind.
+"""What Celery, and so Flower and its readers, is told of an error that leaves a task: its kind.
 
 An error's text, and a traceback with it, may quote what no page is to show: a driver's repeats the row that the
 database refused, prompt and all. Both stay in the worker's log.

@@ -31,7 +31,7 @@ _log = structlog.get_logger(__name__)
 class Vitals:
     """The pulse of one worker program. All methods are called in its main thread.
 
-    A pulse that cannot be written is told once, and does the worker no harm.
+    A pulse that cannot be written is logged once, and does the worker no harm.
 
     :param solo: it carries tasks out in its loop, which stands still meanwhile.
     """
@@ -56,7 +56,7 @@ class Vitals:
         )
 
     def enter(self, phase: Phase) -> None:
-        """From now on the worker is about this."""
+        """The worker is in this phase from now on."""
         now = self._heard_at = time.monotonic()
         if phase is not self._pulse.phase:
             self._pulse = self._pulse.entering(phase, now=now)

@@ -101,7 +101,7 @@ class FleetWorker(Worker):
         self._beats = hub.call_repeatedly(EVERY, self.vitals.beat)
 
     def on_consumer_ready(self, consumer: Any) -> None:
-        """Tell that it is ready, and see to what waited for it: the broker is there to be told."""
+        """Say that it is ready, and free the runs that waited for it: now the broker takes their messages."""
         super().on_consumer_ready(consumer)
         self._host.arrive()
 

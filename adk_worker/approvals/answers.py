@@ -1,4 +1,4 @@
-"""What people say about what they are asked, and what came of it (P1)."""
+"""What people answer to the requests of a run, and what came of an answer (P1)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Answer:
 
     :param digest: of the arguments that they have seen, if they say: another one is refused.
     :param answer_id: names this answer. One that comes again under it finds itself given (F5).
-    :raises ConfigurationError: ``approved`` is no truth value, a denial has a grant, or the reason is none or too long.
+    :raises ConfigurationError: ``approved`` is no boolean, a denial has a grant, or the reason is no text or too long.
     """
 
     request_id: str
@@ -60,7 +60,7 @@ class ApprovalDecision:
     :param by: who says so, and has been authenticated by you.
     :param reason: told to the model with a denial.
     :param digest: of the arguments that they have seen, if they say: other ones are refused.
-    :raises ConfigurationError: ``approved`` is no truth value, or the reason no text.
+    :raises ConfigurationError: ``approved`` is no boolean, or the reason no text.
     """
 
     approved: bool

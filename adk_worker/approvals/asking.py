@@ -38,7 +38,7 @@ class Denial:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What stands of a turn's calls that need a person.
+    """How far people have answered about the calls of a turn.
 
     ``permits`` says under what each approved call may be begun, and ``denied`` what is told of each that was denied, by
     its index; ``unanswered`` is what is to be asked.
@@ -56,7 +56,7 @@ class Answers:
 
 
 def asked_key(call: OutstandingCall) -> str:
-    """By what a call is known in its request: its key, or its id where calls have no keys."""
+    """What names a call in its request: its key, or its id where calls have no keys."""
     return call.key or call.call_id
 
 
@@ -115,7 +115,7 @@ def needs_person(call: OutstandingCall) -> bool:
 
 
 def answers_to(frontier: Checkpoint, approvals: Approvals, masker: Masker) -> Answers:
-    """What stands of the calls of ``frontier``. An answer about other arguments is none: it fails closed."""
+    """The answers about the calls of ``frontier``. One about other arguments does not count: it fails closed."""
     permits: dict[int, str] = {}
     denied: dict[int, Denial] = {}
     unanswered: list[OutstandingCall] = []

@@ -29,8 +29,8 @@ class ProposedCall:
 
 
 Policy: TypeAlias = Callable[[ProposedCall], bool | Awaitable[bool]]
-"""``policy(call)``, sync or async: whether a person has to approve this call. Whatever else comes of it, an exception,
-no answer in time, another value than a truth value, counts as yes."""
+"""``policy(call)``, sync or async: whether a person has to approve this call. An exception, no answer in
+time, or anything but a boolean counts as yes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class Approval:
 
     :param approvers: names of those who may answer; empty leaves that to whoever the caller of the client lets in.
     :param expires_in: for how many seconds the request waits, by the store's clock; ``ADK_APPROVAL_EXPIRES`` by
-        default. Nobody's answer in that time is a denial.
+        default. If nobody answers in that time, the call is denied.
     :param when: decides per call whether a person has to approve it; every one by default.
-    :raises ConfigurationError: any of this cannot be.
+    :raises ConfigurationError: one of them cannot be used.
     """
 
     approvers: tuple[str, ...] = ()

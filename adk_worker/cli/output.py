@@ -49,7 +49,7 @@ def check_reader() -> None:
 
 
 def note(text: str) -> None:
-    """Print something about the answer, or about the want of one; escaped here, for errors quote what others wrote."""
+    """Print something about the answer, or why there is none; escaped here, for errors quote what others wrote."""
     for line in printable_lines(text):
         click.echo(line, err=True)
 

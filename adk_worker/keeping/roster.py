@@ -123,9 +123,10 @@ class Roster:
     # --- renewal ------------------------------------------------------------------------------------------------
 
     def due(self, by: float) -> tuple[RunLease, ...]:
-        """All leases to be renewed now, if any of them is due ``by`` then: one batch renews them, and more seldom.
+        """The leases to be renewed in one batch; none as long as none is due ``by`` then.
 
-        In it are those that would be due soon. One that is to be asked for again brings no whole process along.
+        Those that would be due soon are in it too, which makes batches fewer. A lease that is only asked for again,
+        after a failure, does not have all the others renewed with it.
         """
         with self._lock:
             kept = [one for one in self._kept.values() if one.lost is None]

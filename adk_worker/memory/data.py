@@ -1,4 +1,4 @@
-"""What a memory store holds: rows behind one lock, as a database would, so that it lies about nothing.
+"""What a memory store holds: rows behind one lock, kept as a database keeps them, so that it behaves like one.
 
 Rows are immutable, and whatever came in as JSON is kept as text: nothing that a caller still holds can change what is
 stored, and nothing that is read out can either.

@@ -30,6 +30,6 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "scripted": "ScriptedProvider",
     }
 )
-"""Each module, and the names that are here of it."""
+"""The public names, by the module that defines them."""
 
 __getattr__, __dir__ = exported(__name__, NAMES)

@@ -41,7 +41,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """All that a boundary says. ``new`` are the last messages of the frontier: those that it adds to the transcript.
+    """All that a boundary says. ``frontier`` has the whole transcript, with the messages that the boundary adds.
 
     ``settled`` are outcomes recorded in the same write: a lone call's, which saves a write of its own.
     """

@@ -32,7 +32,7 @@ HOLDING: Final = (
 """Runs that may be carried on, and so need what they have sealed. Of one that is over nobody opens it any more."""
 
 _TRIES: Final = 5
-"""How often a run is read again that moves under the hand."""
+"""How often a run is read again because it has moved meanwhile."""
 
 
 class CameTo(StrEnum):

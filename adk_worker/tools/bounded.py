@@ -34,7 +34,7 @@ class Returned(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """It raised, be it a ``BaseException``."""
+    """It raised; ``error`` may be any ``BaseException``."""
 
     error: BaseException
 
@@ -49,7 +49,7 @@ Ending: TypeAlias = Returned[T] | Raised | NotStarted
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overran(Generic[T]):
-    """It did not end in time. Being cancelled it ended with ``error``, or else it goes on and ``late`` is its end."""
+    """It did not end in time. Once cancelled it ended with ``error``; or it goes on, and ``late`` will be its end."""
 
     error: BaseException | None = None
     late: asyncio.Future[Ending[T]] | None = None
@@ -140,7 +140,7 @@ async def run_bounded(
 
     ``timeout`` is in seconds and covers the wait for a free thread; a call still waiting then is taken back. A
     cancellation from outside reaches an async function, which is given ``grace`` seconds to end; a sync one is taken
-    back if it has not begun, and left alone if it has. Of one that goes on, ``left`` is told its end to come.
+    back if it has not begun, and left alone if it has. ``left`` is given the end to come of one that goes on.
 
     :raises asyncio.CancelledError: this coroutine itself was cancelled; nothing else is ever raised.
     """

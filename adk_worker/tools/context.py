@@ -22,7 +22,7 @@ ProgressSink = Callable[[str, float | None], None]
 class ToolContext:
     """Given to the parameter of a tool that is annotated with this class, and never shown to the model (F3).
 
-    A test of one's own tool makes one with the four names and whatever else the tool reads.
+    For a test of your own tool, make one with the four names and whatever else the tool reads.
     """
 
     tenant: str

@@ -81,7 +81,7 @@ class ToolSignature:
 
 
 def _annotations(function: Callable[..., object], tool: str) -> dict[str, Any]:
-    """The resolved annotation of each parameter. The return annotation is nobody's business here."""
+    """The resolved annotation of each parameter. The return annotation is not looked at."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError, NameError) as error:

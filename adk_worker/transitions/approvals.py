@@ -149,12 +149,12 @@ def withdraw(approvals: Approvals, *, now: float) -> Approvals:
 
 
 def permit(approvals: Approvals, intents: Iterable[Intent], *, now: float) -> Approvals:
-    """The approvals after these calls are begun: what lets them is spent on them, and on no other (P1).
+    """The approvals after these calls are begun: what permits a call is spent on it, and on no other (P1).
 
-    A call that is begun again finds its own answer, spent or not: it was asked about, and not some attempt. A grant is
-    looked at as it stands now.
+    A call that is begun again finds its own answer, spent or not: people answer about a call, not about an attempt. A
+    grant is looked at as it stands now.
 
-    :raises NotApprovedError: of one of them no approval stands, for that call with those arguments, and no grant does.
+    :raises NotApprovedError: for one of them neither an approval of that call with those arguments stands nor a grant.
         Nothing is to be begun.
     """
     refused: list[str] = []

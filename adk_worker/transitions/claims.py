@@ -19,8 +19,8 @@ def begin(
 ) -> Claim:
     """The claim that stands after a ``begin``: a new one, the stored one, or the stored one taken over.
 
-    A claim in flight stays its owner's however old it is (I4): only an intent that names that owner takes it over. So
-    with one of a call that never ran (I8): if an outcome came in meanwhile, it is nobody's to make.
+    A claim in flight stays its owner's however old it is (I4): only an intent that names that owner takes it over. The
+    same holds for the claim of a call that never ran (I8), which nobody takes over once an outcome has come in.
 
     :raises CallKeyReusedError: the digests differ (I1).
     """

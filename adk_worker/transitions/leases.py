@@ -62,7 +62,7 @@ def next_fence(fence: int, epoch: int) -> int:
 
 
 def acquire(lease: LeaseState, *, holder: str, at: StoreTime, ttl: float) -> LeaseState | None:
-    """Grant a free or lapsed lease to ``holder``; ``None`` refuses, be it the same holder (L4, L6, L7)."""
+    """Grant a free or lapsed lease to ``holder``; ``None`` refuses, even the same holder (L4, L6, L7)."""
     if lease.holding is not Holding.FREE and not lease.lapsed(at.now):
         return None
     return LeaseState(next_fence(lease.fence, at.epoch), Holding.WORKER, holder, at.now + ttl)
@@ -76,7 +76,7 @@ def renew(lease: LeaseState, *, fence: int, at: StoreTime, ttl: float) -> LeaseS
 
 
 def release(lease: LeaseState, *, fence: int, live: bool, at: StoreTime) -> LeaseState:
-    """Give up the lease if it is this acquisition's, else nothing (L10).
+    """Give up the lease if it is this acquisition's; otherwise nothing changes (L10).
 
     A live run's goes to the queue, lapsed at once, so that the reaper publishes it.
     """

@@ -1,4 +1,4 @@
-"""The transition table of a run and its lease: pure functions, and the only place where the rules are decided.
+"""The transition table of a run and its lease: pure functions, which alone decide how the two move.
 
 A store reads :class:`State` under one lock, asks one function here, and writes what comes back in the same
 transaction. Nothing here does I/O or knows a clock: the time is the store's (L1).
@@ -97,7 +97,7 @@ class State:
     def writable_by(self, fence: int) -> bool:
         """Whether the acquisition ``fence`` may write the run's state (F1).
 
-        A lease that somebody acquired on a resting run is no leave to write it: that begins with a ticket.
+        Whoever acquires the lease of a resting run may not write the run: that takes a ticket.
         """
         return self.phase is Phase.LIVE and self.lease.held_under(fence)
 
@@ -304,7 +304,7 @@ def requeue(state: State, *, at: StoreTime, policy: FleetPolicy) -> Moved:
     """Queue a parked or failed run again, or one that backs off in the queue, under a new ticket, without a backoff.
 
     Refused for any other, for one whose stored frontier is behind what ran (C3), and while somebody holds the lease of
-    a resting one. Only where somebody took a resting run up is the cause of its crashes said to be gone.
+    a resting one. Crashes are forgotten of a resting run alone: whoever takes it up says that their cause is gone.
     """
     live = state.phase is Phase.LIVE
     backs_off = live and state.lease.holding is Holding.QUEUE and state.attention is not None

@@ -38,7 +38,7 @@ class Decided:
 def decide(stored: Claim | None, *, seen: Claim, asked: Settlement, now: float) -> Decided:
     """The claim after a person decides it, if it still is as they have ``seen`` it.
 
-    :raises CallDecidedError: it is settled, by this decision's like or any other.
+    :raises CallDecidedError: it is settled already, by a person or otherwise.
     :raises CallStateError: it is absent, or has moved on.
     """
     if stored is None:

@@ -1,4 +1,4 @@
-"""Is the Redis one that this version works with, and that keeps what it is given; the store's epoch; the end."""
+"""Whether the Redis is one that this version works with, and that keeps what it is given; its epoch; its end."""
 
 from __future__ import annotations
 

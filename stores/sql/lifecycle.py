@@ -1,4 +1,4 @@
-"""Is the database the one that this version works with; the store's epoch; the end."""
+"""Whether the database is one that this version works with; the store's epoch; its end."""
 
 from __future__ import annotations
 

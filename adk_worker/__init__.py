@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from adk_worker.approvals.answers import Answered, ApprovalDecision, NewGrant
     from adk_worker.approvals.declaring import Approval, ProposedCall
     from adk_worker.approvals.requests import ApprovalRequest, Approvals, Grant, NewRequest, RequestState
-    from adk_worker.bulk import BulkOutcome, Came
+    from adk_worker.bulk import BulkOutcome, BulkResult
     from adk_worker.checkpoint import (
         CHECKPOINT_FORMAT,
         Checkpoint,
@@ -140,12 +140,12 @@ __all__ = [
     "BudgetChange",
     "BudgetError",
     "BulkOutcome",
+    "BulkResult",
     "CallDecidedError",
     "CallError",
     "CallKeyReusedError",
     "CallNotFoundError",
     "CallStateError",
-    "Came",
     "Carried",
     "Checkpoint",
     "CheckpointBoundary",
@@ -278,7 +278,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "approvals.answers": "Answered ApprovalDecision NewGrant",
         "approvals.declaring": "Approval ProposedCall",
         "approvals.requests": "ApprovalRequest Approvals Grant NewRequest RequestState",
-        "bulk": "BulkOutcome Came",
+        "bulk": "BulkOutcome BulkResult",
         "checkpoint": (
             "CHECKPOINT_FORMAT Checkpoint CheckpointBoundary Checkpointer CheckpointPolicy CheckpointStore "
             "OutstandingCall decode_checkpoint encode_checkpoint"

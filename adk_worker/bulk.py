@@ -29,7 +29,7 @@ Which = RunFilter | Iterable[Run]
 """A filter, or the runs themselves as somebody has seen them."""
 
 
-class Came(StrEnum):
+class BulkResult(StrEnum):
     """What came of it for one run."""
 
     DONE = "done"
@@ -45,7 +45,7 @@ class BulkOutcome:
     """``run`` is as it stands once it is done, else as it was seen; ``error`` says why it is not."""
 
     run: Run
-    came: Came
+    result: BulkResult
     error: AdkError | None = None
 
 
@@ -79,7 +79,7 @@ async def carry_out(
         if left is not None and left <= 0:
             return
         outcome = await _outcome(errand, stores, run, dry_run=dry_run)
-        if left is not None and outcome.came in {Came.DONE, Came.DUE}:
+        if left is not None and outcome.result in {BulkResult.DONE, BulkResult.DUE}:
             left -= 1  # what is always refused must not stand in front of all others, however often it is asked
         yield outcome
 
@@ -89,14 +89,14 @@ async def _outcome(errand: Errand, stores: Stores, run: Run, *, dry_run: bool) -
         await verify(errand.verifier, errand.actor, errand.action, tenant=run.tenant, run_id=run.run_id)
         await _refuse(errand.action, stores, run)
         if dry_run:
-            return BulkOutcome(run, Came.DUE)
-        return BulkOutcome(await _acted(errand, run), Came.DONE)
+            return BulkOutcome(run, BulkResult.DUE)
+        return BulkOutcome(await _acted(errand, run), BulkResult.DONE)
     except _Changed as changed:
-        return BulkOutcome(run, Came.CHANGED, changed.error)
+        return BulkOutcome(run, BulkResult.CHANGED, changed.error)
     except StoreUnavailableError:
         raise
     except AdkError as error:
-        return BulkOutcome(run, Came.REFUSED, error)
+        return BulkOutcome(run, BulkResult.REFUSED, error)
 
 
 class _Changed(Exception):  # noqa: N818 - a signal within this module

@@ -127,25 +127,25 @@ async def _ask(access: Access, verb: str, ask: Ask, where: RunFilter, caution: C
         if not click.confirm(f"{len(which)} of them are to be {_WORDS[verb]}. Go on?", err=True):
             note("nothing was done")
             return ExitCode.INTERRUPTED
-    came: Counter[str] = Counter()
+    results: Counter[str] = Counter()
     try:
         async for one in ask(which, by=by, dry_run=caution.dry_run, limit=limit):
-            came[one.came.value] += 1
+            results[one.result.value] += 1
             if as_json:
                 emit(_object(one))
             else:
                 say(_line(one))
     except BaseException:
-        note(f"it came as far as this: {_told(came)}. Ask again: it goes on with what is left")
+        note(f"it came as far as this: {_told(results)}. Ask again: it goes on with what is left")
         raise
-    note(_told(came) if came else "no such runs")
+    note(_told(results) if results else "no such runs")
     # What has moved is not done either, as where one run alone is named.
-    return ExitCode.NOT_COMPLETED if came["refused"] or came["changed"] else ExitCode.DONE
+    return ExitCode.NOT_COMPLETED if results["refused"] or results["changed"] else ExitCode.DONE
 
 
-def _told(came: Counter[str]) -> str:
-    parts = ", ".join(f"{number} {word}" for word, number in sorted(came.items()))
-    return f"{counted(came.total(), 'run')}: {parts}" if parts else "0 runs"
+def _told(results: Counter[str]) -> str:
+    parts = ", ".join(f"{number} {word}" for word, number in sorted(results.items()))
+    return f"{counted(results.total(), 'run')}: {parts}" if parts else "0 runs"
 
 
 def _line(one: BulkOutcome) -> str:
@@ -155,7 +155,7 @@ def _line(one: BulkOutcome) -> str:
     run = one.run
     standing = f"{run.status.value} ({run.attention.value})" if run.attention else run.status.value
     why = f": {one.error}" if one.error is not None else ""
-    words = (f"{one.came.value:<8}", run.tenant, run.run_id, run.agent, f"{standing}{why}")
+    words = (f"{one.result.value:<8}", run.tenant, run.run_id, run.agent, f"{standing}{why}")
     return "  ".join(printable(word) for word in words)
 
 
@@ -164,7 +164,7 @@ def _object(one: BulkOutcome) -> dict[str, Any]:
 
     error = one.error
     return {
-        "outcome": one.came.value,
+        "outcome": one.result.value,
         "error": None if error is None else {"error": type(error).__name__, "message": str(error)},
         "run": run_object(one.run),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adk_worker.bulk import Came
+from adk_worker.bulk import BulkResult
 from adk_worker.filters import RunFilter
 from adk_worker.runs import RunStatus
 from adk_worker.transitions.runs import Attention
@@ -35,11 +35,11 @@ def test_runs_that_killed_their_workers_all_night_go_on_once_the_cause_is_gone(m
         fleet.models.release(name, tenant="acme", iteration=2)
 
     poisoned = RunFilter(tenant="acme", attention=Attention.POISONED)
-    dry = [(one.run.run_id, one.came) for one in fleet.sync.resume_many(poisoned, by="ana", dry_run=True)]
-    done = [(one.run.run_id, one.came) for one in fleet.sync.resume_many(poisoned, by="ana")]
+    dry = [(one.run.run_id, one.result) for one in fleet.sync.resume_many(poisoned, by="ana", dry_run=True)]
+    done = [(one.run.run_id, one.result) for one in fleet.sync.resume_many(poisoned, by="ana")]
 
-    assert dry == [(name, Came.DUE) for name in reversed(names)]
-    assert done == [(name, Came.DONE) for name in reversed(names)]
+    assert dry == [(name, BulkResult.DUE) for name in reversed(names)]
+    assert done == [(name, BulkResult.DONE) for name in reversed(names)]
     assert not list(fleet.sync.resume_many(poisoned, by="ana"))
     assert {fleet.run(name).crashes for name in names} == {0}
     fleet.worker("mended")

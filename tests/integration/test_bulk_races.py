@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from adk_worker.bulk import Came
+from adk_worker.bulk import BulkResult
 from adk_worker.client import Fleet
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.events import EventKind
@@ -44,12 +44,12 @@ async def test_operators_who_resume_the_same_runs_queue_each_once(stores):
     fleet = Fleet(stores, broker)
 
     async def resume(by):
-        return [(one.run.run_id, one.came) async for one in fleet.resume_many(RunFilter(tenant="acme"), by=by)]
+        return [(one.run.run_id, one.result) async for one in fleet.resume_many(RunFilter(tenant="acme"), by=by)]
 
     told = [one for outcomes in await asyncio.gather(*map(resume, OPERATORS)) for one in outcomes]
 
-    assert {came for _, came in told} <= {Came.DONE, Came.CHANGED}
-    done = Counter(name for name, came in told if came is Came.DONE)
+    assert {came for _, came in told} <= {BulkResult.DONE, BulkResult.CHANGED}
+    done = Counter(name for name, came in told if came is BulkResult.DONE)
     assert done == Counter(names)
     assert broker.sent == Counter(names)
     for name in names:
@@ -66,16 +66,16 @@ async def test_operators_who_resume_and_cancel_the_same_runs_leave_none_in_betwe
     seen = [run async for run in fleet.list(tenant="acme")]
 
     async def asked(outcomes):
-        return {one.run.run_id: one.came async for one in outcomes}
+        return {one.run.run_id: one.result async for one in outcomes}
 
     resumed, cancelled = await asyncio.gather(
         asked(fleet.resume_many(seen, by="ana")), asked(fleet.cancel_many(reversed(seen), by="bob"))
     )
 
     # Those that were queued already can only be cancelled, those that had failed can only be queued again.
-    assert cancelled == {name: Came.DONE if name in names[::2] else cancelled[name] for name in names}
-    assert {cancelled[name] for name in names[1::2]} <= {Came.REFUSED, Came.CHANGED}
-    assert resumed == {name: Came.DONE if name in names[1::2] else resumed[name] for name in names}
-    assert {resumed[name] for name in names[::2]} == {Came.REFUSED}
+    assert cancelled == {name: BulkResult.DONE if name in names[::2] else cancelled[name] for name in names}
+    assert {cancelled[name] for name in names[1::2]} <= {BulkResult.REFUSED, BulkResult.CHANGED}
+    assert resumed == {name: BulkResult.DONE if name in names[1::2] else resumed[name] for name in names}
+    assert {resumed[name] for name in names[::2]} == {BulkResult.REFUSED}
     stand = {run.run_id: run.status async for run in fleet.list(tenant="acme")}
     assert stand == {name: RunStatus.CANCELLED if name in names[::2] else RunStatus.QUEUED for name in names}

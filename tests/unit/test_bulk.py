@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from adk_worker.bulk import Came
+from adk_worker.bulk import BulkResult
 from adk_worker.client import Fleet
 from adk_worker.conformance.runs.driver import Driver
 from adk_worker.errors import (
@@ -74,7 +74,7 @@ async def backing_off(stores, run_id, attention=Attention.MODEL_UNAVAILABLE):
 
 
 async def told(outcomes):
-    return {outcome.run.run_id: outcome.came for outcome in [one async for one in outcomes]}
+    return {outcome.run.run_id: outcome.result for outcome in [one async for one in outcomes]}
 
 
 # --- resume -----------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ async def test_what_rests_or_backs_off_is_queued_again_and_published(fleet, stor
 
     came = await told(fleet.resume_many(RunFilter(), by="ana"))
 
-    assert came == {"failed": Came.DONE, "parked": Came.DONE, "backing-off": Came.DONE}
+    assert came == {"failed": BulkResult.DONE, "parked": BulkResult.DONE, "backing-off": BulkResult.DONE}
     assert sorted(broker.sent) == ["backing-off", "failed", "parked"]
     for run_id in came:
         run = await fleet.get(run_id, tenant="acme")
@@ -110,9 +110,9 @@ async def test_those_alone_that_are_asked_for(fleet, stores):
     await parked(stores, "five", Attention.OVER_BUDGET)
 
     where = RunFilter(tenant="acme", status=RunStatus.FAILED, agent="refunds")
-    assert await told(fleet.resume_many(where, by="ana")) == {"two": Came.DONE}
-    assert await told(fleet.resume_many(RunFilter(attention=Attention.POISONED), by="ana")) == {"four": Came.DONE}
-    assert await told(fleet.resume_many(RunFilter(tenant="other"), by="ana")) == {"three": Came.DONE}
+    assert await told(fleet.resume_many(where, by="ana")) == {"two": BulkResult.DONE}
+    assert await told(fleet.resume_many(RunFilter(attention=Attention.POISONED), by="ana")) == {"four": BulkResult.DONE}
+    assert await told(fleet.resume_many(RunFilter(tenant="other"), by="ana")) == {"three": BulkResult.DONE}
 
 
 async def test_a_poisoned_run_may_die_as_often_again(fleet, stores):
@@ -122,7 +122,9 @@ async def test_a_poisoned_run_may_die_as_often_again(fleet, stores):
         await driver.give_back(await driver.worker())
     assert (await driver.run()).attention is Attention.POISONED
 
-    assert await told(fleet.resume_many(RunFilter(attention=Attention.POISONED), by="ana")) == {"poisoned": Came.DONE}
+    assert await told(fleet.resume_many(RunFilter(attention=Attention.POISONED), by="ana")) == {
+        "poisoned": BulkResult.DONE
+    }
 
     assert ((await driver.run()).crashes, (await driver.run()).tries) == (0, 0)
 
@@ -137,16 +139,20 @@ async def test_a_dry_run_tells_the_same_and_writes_nothing(fleet, stores, broker
 
     outcomes = [one async for one in fleet.resume_many(RunFilter(), by="ana", dry_run=True)]
 
-    assert {one.run.run_id: one.came for one in outcomes} == {"one": Came.DUE, "two": Came.DUE, "lost": Came.REFUSED}
+    assert {one.run.run_id: one.result for one in outcomes} == {
+        "one": BulkResult.DUE,
+        "two": BulkResult.DUE,
+        "lost": BulkResult.REFUSED,
+    }
     (lost,) = [one.error for one in outcomes if one.error is not None]
     assert isinstance(lost, FrontierLostError)
     assert lost.sequence == 1
     assert [await driver.picture() for driver in drivers] == before
     assert broker.sent == []
     assert await told(fleet.resume_many(RunFilter(), by="ana")) == {
-        "one": Came.DONE,
-        "two": Came.DONE,
-        "lost": Came.REFUSED,
+        "one": BulkResult.DONE,
+        "two": BulkResult.DONE,
+        "lost": BulkResult.REFUSED,
     }
 
 
@@ -162,10 +168,10 @@ async def test_one_that_has_moved_since_it_was_listed_is_skipped_and_told(fleet,
 
     outcomes = [one async for one in fleet.resume_many(listed, by="ana")]
 
-    assert [(one.run.run_id, one.came) for one in outcomes] == [
-        ("three", Came.DONE),
-        ("two", Came.CHANGED),
-        ("one", Came.DONE),
+    assert [(one.run.run_id, one.result) for one in outcomes] == [
+        ("three", BulkResult.DONE),
+        ("two", BulkResult.CHANGED),
+        ("one", BulkResult.DONE),
     ]
     assert isinstance(outcomes[1].error, RunStateError)
     assert await moved.picture() == before
@@ -177,7 +183,7 @@ async def test_one_that_was_removed_since_is_told_as_changed(fleet, stores):
     listed = [run async for run in fleet.list()]
     assert [one.removed async for one in fleet.prune(older_than=0.0, failed=True)] == [1]
 
-    assert await told(fleet.resume_many(listed, by="ana")) == {"gone": Came.CHANGED}
+    assert await told(fleet.resume_many(listed, by="ana")) == {"gone": BulkResult.CHANGED}
 
 
 async def test_runs_that_can_not_be_asked_are_refused_one_by_one(fleet, stores):
@@ -187,10 +193,16 @@ async def test_runs_that_can_not_be_asked_are_refused_one_by_one(fleet, stores):
     await asking.commit(await asking.worker(), 1, Then.WAIT_APPROVAL)
     listed = [run async for run in fleet.list()]
 
-    assert await told(fleet.resume_many(listed, by="ana")) == {"queued": Came.REFUSED, "asking": Came.REFUSED}
+    assert await told(fleet.resume_many(listed, by="ana")) == {
+        "queued": BulkResult.REFUSED,
+        "asking": BulkResult.REFUSED,
+    }
     await told(fleet.cancel_many(listed, by="ana"))
     ended = [run async for run in fleet.list()]
-    assert await told(fleet.resume_many(ended, by="ana")) == {"queued": Came.REFUSED, "asking": Came.REFUSED}
+    assert await told(fleet.resume_many(ended, by="ana")) == {
+        "queued": BulkResult.REFUSED,
+        "asking": BulkResult.REFUSED,
+    }
 
 
 async def test_a_broker_that_is_away_is_asked_once(fleet, stores, broker):
@@ -201,7 +213,7 @@ async def test_a_broker_that_is_away_is_asked_once(fleet, stores, broker):
 
     came = await told(fleet.resume_many(RunFilter(status=RunStatus.FAILED), by="ana"))
 
-    assert set(came.values()) == {Came.DONE}
+    assert set(came.values()) == {BulkResult.DONE}
     assert broker.asked == 1
 
 
@@ -210,7 +222,10 @@ async def test_no_more_than_so_many(fleet, stores):
     for number in range(5):
         await failed(stores, f"run-{number}")
 
-    assert await told(fleet.resume_many(RunFilter(), by="ana", limit=2)) == {"run-4": Came.DONE, "run-3": Came.DONE}
+    assert await told(fleet.resume_many(RunFilter(), by="ana", limit=2)) == {
+        "run-4": BulkResult.DONE,
+        "run-3": BulkResult.DONE,
+    }
     assert len(await told(fleet.resume_many(RunFilter(), by="ana", limit=10))) == 3
 
 
@@ -220,9 +235,9 @@ async def test_what_cannot_be_done_is_not_counted(fleet, stores):
     await Driver(stores, run_id="queued").submit()
     listed = [run async for run in fleet.list()]
 
-    for dry_run, came in ((True, Came.DUE), (False, Came.DONE)):
+    for dry_run, came in ((True, BulkResult.DUE), (False, BulkResult.DONE)):
         outcomes = await told(fleet.resume_many(listed, by="ana", limit=1, dry_run=dry_run))
-        assert outcomes == {"queued": Came.REFUSED, "due": came}
+        assert outcomes == {"queued": BulkResult.REFUSED, "due": came}
 
 
 async def test_what_has_moved_is_not_counted(fleet, stores):
@@ -234,7 +249,7 @@ async def test_what_has_moved_is_not_counted(fleet, stores):
 
     outcomes = await told(fleet.resume_many(listed, by="ana", limit=1))
 
-    assert outcomes == {"moved": Came.CHANGED, "due": Came.DONE}
+    assert outcomes == {"moved": BulkResult.CHANGED, "due": BulkResult.DONE}
 
 
 @pytest.mark.parametrize("status", [RunStatus.COMPLETED, RunStatus.RUNNING, RunStatus.WAITING_APPROVAL])
@@ -258,7 +273,7 @@ async def test_whatever_has_not_ended_is_cancelled(fleet, stores):
     outcomes = [one async for one in fleet.cancel_many(RunFilter(tenant="acme"), by="ana")]
 
     stand = {one.run.run_id: one.run.status for one in outcomes}
-    assert {one.came for one in outcomes} == {Came.DONE}
+    assert {one.result for one in outcomes} == {BulkResult.DONE}
     assert stand.pop("running") is RunStatus.RUNNING
     assert set(stand) == {"parked", "backing-off", "queued", "asking"}
     assert set(stand.values()) == {RunStatus.CANCELLED}
@@ -279,7 +294,7 @@ async def test_a_run_that_goes_on_meanwhile_is_cancelled_all_the_same(stores, br
     await Driver(stores, run_id="busy").submit()
     fleet = Fleet(memory_stores_with(data, Moving), broker)
 
-    assert await told(fleet.cancel_many(RunFilter(), by="ana")) == {"busy": Came.DONE}
+    assert await told(fleet.cancel_many(RunFilter(), by="ana")) == {"busy": BulkResult.DONE}
     assert (await fleet.get("busy", tenant="acme")).cancel_requested
 
 
@@ -311,15 +326,15 @@ async def test_a_store_that_goes_away_midway_has_done_what_it_told(broker):
 
     async def resume():
         async for outcome in fleet.resume_many(RunFilter(), by="ana"):
-            came.append((outcome.run.run_id, outcome.came))  # noqa: PERF401 - what came until it raised
+            came.append((outcome.run.run_id, outcome.result))  # noqa: PERF401 - what came until it raised
 
     with pytest.raises(StoreUnavailableError):
         await resume()
     stores.runs.left = 10
     rest = await told(fleet.resume_many(RunFilter(), by="ana"))
 
-    assert came == [("run-4", Came.DONE), ("run-3", Came.DONE)]
-    assert rest == {"run-2": Came.DONE, "run-1": Came.DONE, "run-0": Came.DONE}
+    assert came == [("run-4", BulkResult.DONE), ("run-3", BulkResult.DONE)]
+    assert rest == {"run-2": BulkResult.DONE, "run-1": BulkResult.DONE, "run-0": BulkResult.DONE}
     assert sorted(broker.sent) == [f"run-{number}" for number in range(5)]
 
 
@@ -343,7 +358,7 @@ async def test_the_verifier_is_asked_for_all_together_and_for_each(stores, broke
             await told(ask(RunFilter(tenant="acme"), by="bob"))
     came = await told(fleet.resume_many(RunFilter(tenant="acme"), by="ana"))
 
-    assert came == {"two": Came.REFUSED, "one": Came.DONE}
+    assert came == {"two": BulkResult.REFUSED, "one": BulkResult.DONE}
     assert asked[0] == ("bob", "resume", "acme", None)
     assert asked[2:] == [
         ("ana", "resume", "acme", None),
@@ -392,4 +407,4 @@ async def test_a_time_that_no_run_can_have_is_refused():
 
 async def test_the_blocking_face_has_them_too(fleet, stores):
     await failed(stores, "one")
-    assert [one.came for one in fleet.sync.resume_many(RunFilter(), by="ana", dry_run=True)] == [Came.DUE]
+    assert [one.result for one in fleet.sync.resume_many(RunFilter(), by="ana", dry_run=True)] == [BulkResult.DUE]

@@ -1,4 +1,4 @@
-"""Answers about what a run's people are asked. Times are in seconds since the epoch, by the store's clock."""
+"""The requests and grants of a run in answers. Times are in seconds since the epoch, by the store's clock."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class RequestAnswer(Answer):
     """The call's idempotency key."""
     tool: str
     digest: str
-    """Of the call's arguments: an answer may name it, and is refused if it is about other ones."""
+    """The digest of the call's arguments. An answer may name it, and is refused if the call has other arguments."""
     arguments: dict[str, JsonValue]
     """Masked, to be shown; empty once the answer was acted on."""
     approvers: list[str]
-    """Who may answer; empty if anybody may whom the application lets."""
+    """Who may answer; empty if everybody may whom the application allows to."""
     asked_at: float
     expires_at: float
     state: RequestState
     answered_at: float | None
     answered_by: str | None
-    """``system:timeout`` if nobody did in time."""
+    """``system:timeout`` if nobody answered in time."""
     os_user: str | None
     reason: str | None
     grant_id: str | None
@@ -45,7 +45,7 @@ class GrantAnswer(Answer):
     os_user: str | None
     given_at: float
     expires_at: float | None
-    """Null where it holds for all of the run."""
+    """Null where it holds until the run ends."""
     request_id: str
     """The request with whose answer it was given."""
     revoked_at: float | None

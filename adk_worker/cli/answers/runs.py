@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from adk_worker.bulk import Came
+from adk_worker.bulk import BulkResult
 from adk_worker.checkpoint import CheckpointBoundary
 from adk_worker.cli.answers.asked import GrantAnswer, RequestAnswer
 from adk_worker.cli.answers.model import Answer
@@ -64,11 +64,11 @@ class DecisionAnswer(Answer):
     why: str
     how: Literal["completed", "never_ran"]
     owner_may_live: bool
-    """They said so although the worker that began it was not known to be dead, or had just died."""
+    """Whether they said so although the worker that began the call was not known to be dead, or had just died."""
 
 
 class CallAnswer(Answer):
-    """A call that was outstanding there, and what is known of it."""
+    """A call that was outstanding at the newest boundary, and what is known of it."""
 
     call_id: str
     tool: str
@@ -79,7 +79,7 @@ class CallAnswer(Answer):
     disposition: ToolDisposition
     repeatable: bool
     probe: bool
-    """Whether its tool's probe is asked by whoever carries the run on."""
+    """Whether whoever carries the run on asks the tool's probe about it."""
     owner: str | None
     began_at: float | None
     settled_by: str | None
@@ -88,7 +88,7 @@ class CallAnswer(Answer):
     arguments: dict[str, JsonValue]
     """As the model gave them, masked."""
     fence: int | None
-    """Under which it was begun."""
+    """The fence under which it was begun."""
     known_dead: bool
     """Whether the worker that began it is known to be dead."""
     dead_seen_at: float | None
@@ -100,7 +100,7 @@ class CallAnswer(Answer):
     late: list[OutcomeKind]
     """Outcomes that came in after it was settled."""
     contradicted: bool
-    """Whether one came in although a person had said that it never ran."""
+    """Whether one of them came in although a person had said that the call never ran."""
 
 
 class AdriftAnswer(Answer):
@@ -131,7 +131,7 @@ class InspectAnswer(Answer):
     tenant: str
     run_id: str
     run: RunAnswer | None
-    """Null for a run that a process carries by itself, and for one that nobody knows."""
+    """Null for a run that is not of the fleet (one process carries it out by itself), and for an unknown run."""
     lease: LeaseAnswer | None
     frontier: FrontierAnswer | None
     calls: list[CallAnswer]
@@ -140,10 +140,10 @@ class InspectAnswer(Answer):
     requests: list[RequestAnswer]
     """What waits for a person's answer."""
     grants: list[GrantAnswer]
-    """What lets calls pass without one, be it over by now."""
+    """What lets calls pass without an answer, or did until it expired or was revoked."""
     obstacle: ObstacleAnswer | None
     over_budget: Refusal | None
-    """Of a run that is parked over budget: what stands against its next model call now. Null if nothing does."""
+    """What stands against the next model call of a run that is parked over budget, now. Null if nothing does."""
     exit_code: int
     events: list[EventAnswer] | None
     """Everything that happened to it, the oldest first; null without ``--events``."""
@@ -158,9 +158,9 @@ class ResumeAnswer(Answer):
         "carried_on", "queued", "over", "nothing", "not_of_the_fleet", "held", "refused", "rests", "timed_out"
     ]
     fence: int | None
-    """Under which its lease was held while it was looked at."""
+    """The fence under which the command held the run's lease."""
     holder: str | None
-    """Who stood in the way."""
+    """Who holds the run's lease, if that stood in the way."""
     before: InspectAnswer | None
     """As it stood before."""
     run: RunAnswer | None
@@ -179,15 +179,15 @@ class ErrorAnswer(Answer):
 class ManyAnswer(Answer):
     """What came of one of many runs."""
 
-    outcome: Came
+    outcome: BulkResult
     """``due`` is a dry run's: it would be done."""
     error: ErrorAnswer | None
     run: RunAnswer
-    """As it stands once it is done, else as it was seen."""
+    """The run after it was done; if it was not done, as it was seen."""
 
 
 class CheckDeployAnswer(Answer):
-    """What the code at hand would make of a run."""
+    """What the installed code would do with a run."""
 
     tenant: str
     run_id: str
@@ -209,13 +209,13 @@ class UnloadableAnswer(Answer):
 
 
 class PruneAnswer(Answer):
-    """What a pruning came to."""
+    """What ``adk prune`` has done."""
 
     removed: int
     undecided: int
     """Runs that were kept for a call that nobody has decided."""
     examined: int
-    """Runs that were loaded in the end, to see that they do."""
+    """Runs that were loaded afterwards, to see that they still can be."""
     unloadable: list[UnloadableAnswer]
 
 
@@ -235,19 +235,19 @@ class BudgetAnswer(Answer):
 
     tenant: str
     run_id: str | None
-    """Null where it is the tenant's."""
+    """Null where the answer is about a tenant."""
     ledger: Ledger | None
-    """A run's."""
+    """A run's ledger; null for a tenant."""
     account: AccountAnswer | None
-    """A tenant's; null for a run's, and for a tenant that was never given limits."""
+    """A tenant's account; null for a run, and for a tenant that was never given limits."""
     queued: int
     """How many runs that were parked on these limits are queued again."""
 
 
 class WatchAnswer(Answer):
-    """Something that was seen; one of the two is there."""
+    """Something that was seen: an event or a run; the other one is null."""
 
     event: EventAnswer | None
     """With RUN_ID: what happened to that run."""
     run: RunAnswer | None
-    """With RUN_ID: as it stood in the end. Without: a run that is new, or has changed."""
+    """With RUN_ID: the run as it ended. Without: a run that is new, or has changed."""

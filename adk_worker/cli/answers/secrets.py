@@ -23,23 +23,24 @@ class SealKeysListAnswer(Answer):
 
 
 class SealRotateAnswer(Answer):
-    """What a rotation came to: numbers of runs that hold something sealed and may be carried on."""
+    """What ``adk seal rotate`` has done, in numbers of runs that hold something sealed and may still be carried on."""
 
     key: str
     """The key that seals."""
     tenant: str | None
     resealed: int
     current: int
-    """Held nothing under another key."""
+    """Runs that held nothing under another key."""
     held: int
-    """A worker has them, and seals anew itself."""
+    """Runs that a worker has, which seals them anew at their next boundary."""
     moving: int
+    """Runs that changed hands whenever they were looked at."""
     unopened: int
-    """Hold what no key here opens."""
+    """Runs that hold something that no key here opens."""
     unreadable: int
-    """Have a frontier of a newer version."""
+    """Runs whose frontier a newer version has written."""
     needed: dict[str, int]
-    """Keys that are needed still, besides the one that seals, and by how many runs."""
+    """How many runs still need a key other than the one that seals, by that key."""
     spare: list[str]
     """Keys of this process that no run needs."""
 
@@ -50,6 +51,6 @@ class ScanAnswer(Answer):
     tenant: str
     run_id: str
     place: str
-    """Where in what is stored of the run."""
+    """Where it is in what is stored of the run."""
     kind: str
-    """Which rule says so; ``named`` is what stands under a name for secrets."""
+    """Which rule has found it; ``named``: it stands under a name for secrets, such as ``password``."""

@@ -8,14 +8,14 @@ from adk_worker.cli.answers.model import Answer
 
 
 class DbUpgradeAnswer(Answer):
-    """The versions before and after."""
+    """The versions of the store's schema before and after."""
 
     store: str
     """Its URL, without the password."""
     before: str | None
     after: str | None
     warnings: list[str]
-    """By what the store's server may lose what it is given."""
+    """In which rare events the store's server may lose what it has acknowledged, in sentences."""
 
 
 class DbVerifyAnswer(Answer):
@@ -25,11 +25,11 @@ class DbVerifyAnswer(Answer):
     """Its URL, without the password."""
     ok: Literal[True]
     risks: list[str]
-    """By what it may lose what it has acknowledged, in rare events."""
+    """In which rare events the store may lose what it has acknowledged, in sentences."""
 
 
 class DbBumpEpochAnswer(Answer):
-    """The epoch that holds now."""
+    """The store's epoch from now on."""
 
     store: str
     """Its URL, without the password."""

@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from adk_worker.runs import Dispatch, Run, RunStatus, RunStore, Stores
     from adk_worker.sealing.keys import SealKey, SealKeys
     from adk_worker.settings import Settings
+    from adk_worker.steps import Dispatcher
     from adk_worker.tools.context import ToolContext, current_call
     from adk_worker.tools.declaring import Tool, tool
     from adk_worker.tools.probe import Happened, NeverWill, NotYet, ProbeAnswer, Unknown
@@ -163,6 +164,7 @@ __all__ = [
     "Continuation",
     "ContinuationPolicy",
     "Dispatch",
+    "Dispatcher",
     "Effect",
     "Estimate",
     "Event",
@@ -323,6 +325,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "runs": "Dispatch Run RunStatus RunStore Stores",
         "sealing.keys": "SealKey SealKeys",
         "settings": "Settings",
+        "steps": "Dispatcher",
         "tools.context": "ToolContext current_call",
         "tools.declaring": "Tool tool",
         "tools.probe": "Happened NeverWill NotYet ProbeAnswer Unknown",

@@ -135,10 +135,10 @@ class Fleet(People):
         :param metadata: JSON, for the tools (:attr:`ToolContext.metadata`); masked as the input is.
         :param revision: pins the run to one revision of the agent. Left out, its first worker pins its own (C7), so
             that web apps and workers need not be deployed at once.
-        :param budget: what the run may spend (P3); by default the fleet's own (ADK_RUN_BUDGET_…), ``Budget()`` is none.
+        :param budget: what the run may spend (P3); by default the fleet's (ADK_RUN_BUDGET_…). ``Budget()`` has none.
         :param connection: a SQLAlchemy session or connection of yours: the run exists exactly if you commit. It is
             published by the reaper then; or at once, by :meth:`dispatch` after your commit.
-        :raises UnknownAgentError: this process knows its agents, and there is none of that name.
+        :raises UnknownAgentError: this process knows its agents, and none has that name.
         :raises RunExistsError: the id is taken by another request.
         :raises InvalidNameError: a name that cannot be one.
         :raises NotJSONError: the input is no text, or the metadata is not JSON.
@@ -223,7 +223,7 @@ class Fleet(People):
 
         With ``follow`` it goes on until the run rests, and then ends.
 
-        :raises RunNotFoundError: there is none.
+        :raises RunNotFoundError: there is no such run.
         """
         run = await self.get(run_id, tenant=tenant)
         pause = _FIRST_LOOK
@@ -301,7 +301,7 @@ class Fleet(People):
         """Ask for the run's end: at once if nobody holds it, else at its holder's next write or renewal (P2).
 
         :param by: who asks, and has been authenticated by you; it is kept with the run.
-        :raises RunNotFoundError: there is none.
+        :raises RunNotFoundError: there is no such run.
         :raises RunStateError: it has completed or failed.
         :raises NotAllowedError: they may not (P5).
         """
@@ -312,7 +312,7 @@ class Fleet(People):
         """Queue a parked or failed run again, now that its cause is gone, or one that backs off in the queue at once.
 
         :param by: who asks, and has been authenticated by you; it is kept with the run.
-        :raises RunNotFoundError: there is none.
+        :raises RunNotFoundError: there is no such run.
         :raises RunStateError: it neither rests nor backs off, or waits for something else.
         :raises FrontierLostError: what ran is ahead of what is stored (C3).
         :raises NotAllowedError: they may not (P5).
@@ -344,16 +344,16 @@ class Fleet(People):
         :param owner_may_live: you say that nothing of it is under way, although the worker that began it is not known
             to be dead, or a request may outlive it still (``max_in_flight`` of its tool).
 
-        :raises RunNotFoundError: there is none.
+        :raises RunNotFoundError: there is no such run.
         :raises CallNotFoundError: the run has no such call, or several of that name.
         :raises CallDecidedError: it is settled already; says how, by whom and when.
-        :raises CallStateError: it is none that a person has to settle.
+        :raises CallStateError: this call is not for a person to settle.
         :raises RunStateError: the run has ended, and all of its calls are decided.
-        :raises OwnerMayLiveError: it is to have never run, and something of it may be under way.
+        :raises OwnerMayLiveError: you say that it never ran, and something of it may be under way.
         :raises NotAllowedError: they may not (P5).
         :raises ConfigurationError: not exactly one of ``completed`` and ``never_ran``.
         :raises InvalidNameError: ``why`` is empty or too long.
-        :raises NotJSONError: ``completed`` is none.
+        :raises NotJSONError: ``completed`` is no JSON.
         :raises ValueTooLargeError: it is larger than the result of a tool may be.
         """
         from adk_worker.settling import deciding  # noqa: PLC0415 - for those who settle

@@ -43,7 +43,7 @@ class Handle:
     def parse(cls, handle: str) -> Handle:
         """Read a handle.
 
-        :raises HistoryUnavailableError: it is none of ours.
+        :raises HistoryUnavailableError: no history store of ours gave it.
         """
         found = _HANDLE.fullmatch(handle)
         if found is not None:
@@ -155,7 +155,7 @@ class HistoryStore(Protocol):
 
 @runtime_checkable
 class ReadsSegments(Protocol):
-    """A history store that shows all that it keeps of a run, without a handle: of a run that is over there is none."""
+    """A history store that shows all that it keeps of a run without a handle: a run that is over has none."""
 
     async def segments(self, run_id: str, *, tenant: str) -> Sequence[str]:
         """The payloads of its segments, each a JSON array of messages, those included that no handle covers.

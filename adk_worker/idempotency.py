@@ -138,7 +138,7 @@ class Claim:
 
     @property
     def known(self) -> ToolOutcome | None:
-        """The outcome to go on with; ``None`` if there is none.
+        """The outcome to go on with, if there is one.
 
         Of a call that somebody has said never ran, it is the first that came in all the same: what is known to have
         happened is not made again.
@@ -203,9 +203,9 @@ class IdempotencyStore(Protocol):
         ``late`` and changes nothing. Recording the same outcome again is harmless. In the fleet's store the same write
         queues the run again if it was parked on this call.
 
-        :raises ClaimOwnerError: ``claim.owner`` never owned it, or there is none: its owner has taken it back, saying
-            that it never dispatched, or it was pruned with its run. An outcome under such a key may be taken for one of
-            another run of the same name; it is for the caller's log.
+        :raises ClaimOwnerError: ``claim.owner`` never owned it, or there is no such claim: its owner took it back, the
+            call never being dispatched, or it was pruned with its run. An outcome under such a key may be taken for one
+            of another run of the same name; it is for the caller's log.
         """
         ...
 

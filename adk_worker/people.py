@@ -72,7 +72,7 @@ class People:
         :param digest: of the request as it was shown to them: an answer to other arguments is refused.
         :param grant: lets later calls of that tool in that run pass unasked: ``NewGrant()`` for all of the run,
             ``NewGrant(seconds=7200)`` for a time.
-        :raises RunNotFoundError: there is none.
+        :raises RunNotFoundError: there is no such run.
         :raises ApprovalRefusedError: there is no such request, or it takes no answer any more: what stands is said.
         :raises NotAllowedError: it is not theirs to answer (P1, P5).
         :raises InvalidNameError: the reason is too long, or has what looks like a secret.
@@ -92,7 +92,7 @@ class People:
     async def revoke(self, run_id: str, grant_id: str, *, tenant: str, by: str) -> Grant:
         """Revoke a grant: no call is begun under it any more; what would have been is asked about (P1).
 
-        :raises RunNotFoundError: there is none.
+        :raises RunNotFoundError: there is no such run.
         :raises ApprovalRefusedError: the run has no such grant.
         :raises NotAllowedError: they may not (P5).
         """
@@ -102,9 +102,9 @@ class People:
     async def change_budget(self, run_id: str, *, tenant: str, change: BudgetChange, by: str) -> Run:
         """Change what a run may spend; one that is parked on its limits goes on, if they allow its next call now (P3).
 
-        :raises RunNotFoundError: there is none.
+        :raises RunNotFoundError: there is no such run.
         :raises RunStateError: it has completed, or was cancelled.
-        :raises BudgetError: a limit is to be raised that it has not.
+        :raises BudgetError: a limit is to be raised that is not set.
         :raises NotAllowedError: they may not (P5).
         """
         actor = await self._allowed(by, Action.BUDGET, run_id, tenant=tenant)
@@ -121,7 +121,7 @@ class People:
     async def change_account(self, tenant: str, *, change: BudgetChange, by: str) -> tuple[Account, int]:
         """Change what a tenant may spend; how many runs that were parked on it are queued again is returned, too (P3).
 
-        :raises BudgetError: a limit is to be raised that it has not.
+        :raises BudgetError: a limit is to be raised that is not set.
         :raises NotAllowedError: they may not (P5).
         """
         check_name(tenant, what="tenant")

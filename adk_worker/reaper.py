@@ -67,7 +67,7 @@ async def sweep(
 
     After more than ``gap`` seconds without a sweep (a lease's TTL by default), nobody can say whether the workers died
     or the store was away, and with it everyone's renewals: runs are then recovered without counting a crash. So are
-    those of the very first sweep, before which nobody looked either.
+    those of the first sweep of all, before which nobody looked either.
 
     :raises StoreUnavailableError: the store is away; the next sweep does the rest.
     """

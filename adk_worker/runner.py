@@ -1,4 +1,4 @@
-"""Runs in process: :class:`AgentRunner` drives the very iterations of the fleet, with nothing else running."""
+"""Runs in process: :class:`AgentRunner` drives the same iterations as the fleet, with nothing else running."""
 
 from __future__ import annotations
 

@@ -353,7 +353,7 @@ class RunStore(ApprovalOperations, LedgerStore, Reseals, Protocol):
 
         With ``seen``, only as long as it is as somebody has seen it (:func:`adk_worker.refusals.unless_changed`).
 
-        :raises RunNotFoundError: there is none.
+        :raises RunNotFoundError: there is no such run.
         :raises RunStateError: it neither rests nor backs off, waits for something that a requeue does not answer, or
             has moved since it was seen.
         :raises RunLeaseError: somebody holds its lease (L5).
@@ -364,7 +364,7 @@ class RunStore(ApprovalOperations, LedgerStore, Reseals, Protocol):
     async def cancel(self, run_id: str, *, tenant: str, by: Actor, seen: Run | None = None) -> Run:
         """Ask for the run's end and return it as it stands then (P2). ``seen`` is as for :meth:`requeue`.
 
-        :raises RunNotFoundError: there is none.
+        :raises RunNotFoundError: there is no such run.
         :raises RunStateError: it has completed or failed, or has moved since it was seen.
         """
         ...
@@ -378,7 +378,7 @@ class RunStore(ApprovalOperations, LedgerStore, Reseals, Protocol):
         other is queued again in the same write, and so is one that backs off to ask about a call again; a cancelled
         run's frontier is let go with its last undecided call (P2).
 
-        :raises RunNotFoundError: there is none.
+        :raises RunNotFoundError: there is no such run.
         :raises RunStateError: it is being carried on, or about to be: it finds out by itself.
         :raises CallDecidedError: the call is settled already; says how, by whom and when.
         :raises CallStateError: it was never begun, or its claim has moved on.

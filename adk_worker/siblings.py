@@ -8,7 +8,7 @@ from pathlib import Path
 from adk_worker.errors import ConfigurationError
 
 _HOME = Path(__file__).resolve().parents[1]
-"""Where all of the distribution's packages are, be it installed or a checkout."""
+"""Where all of the distribution's packages are, installed or in a checkout."""
 
 
 def require_ours(package: str) -> None:

@@ -70,8 +70,8 @@ class _Start:
 class Turn:
     """The outstanding calls of one frontier. ``fresh`` says that none can have been dispatched before.
 
-    Of the calls that a person has to approve, by their index: ``permits`` says under what each may be begun, and
-    ``denied`` what is told of those that are not made (P1).
+    ``permits`` and ``denied`` are about the calls that a person has to approve, by their index (P1): what each may be
+    begun under, and what the model is told of each that is not made.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ _log = get_logger(__name__)
 class Denial:
     """What the model is told of a call that was denied: that it was not made, or that it is not made again.
 
-    A call may have been made before it was denied: under a grant that was over when it was to be begun once more.
+    A call may have been made before it was denied: under a grant that had ended when the call was to be begun again.
     """
 
     request_id: str
@@ -40,8 +40,8 @@ class Denial:
 class Answers:
     """How far people have answered about the calls of a turn.
 
-    ``permits`` says under what each approved call may be begun, and ``denied`` what is told of each that was denied, by
-    its index; ``unanswered`` is what is to be asked.
+    By a call's index, ``permits`` says what an approved one may be begun under, and ``denied`` what the model is told
+    of a denied one; ``unanswered`` are the calls to ask about.
     """
 
     frontier: Checkpoint
@@ -110,7 +110,7 @@ def stepped(frontier: Checkpoint) -> Checkpoint:
 
 
 def needs_person(call: OutstandingCall) -> bool:
-    """Whether the call is one that a person has to approve, and is to be made."""
+    """Whether the call has yet to be made, and a person has to approve it."""
     return call.needs_approval and call.outcome is None
 
 

@@ -69,7 +69,7 @@ class Approval:
 def approval_of(declared: bool | Approval | None, *, of: str) -> Approval | None:  # noqa: FBT001 - what authors write
     """The declaration behind ``requires_approval``; ``of`` names whose it is.
 
-    :raises ConfigurationError: it is none.
+    :raises ConfigurationError: it declares no approval.
     """
     if declared is None or declared is False:
         return None

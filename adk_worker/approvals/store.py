@@ -44,7 +44,7 @@ class ApprovalOperations(Protocol):
     async def answer(self, run_id: str, given: Answer, *, tenant: str, by: Actor, policy: FleetPolicy) -> Answered:
         """Answer one request; the last one that was pending queues the run under a new ticket, in the same write.
 
-        :raises RunNotFoundError: there is none.
+        :raises RunNotFoundError: there is no such run.
         :raises ApprovalRefusedError: there is no such request, it takes no answer any more, or other arguments were
             seen. Nothing was written.
         :raises NotAllowedError: it is not theirs to answer.
@@ -54,7 +54,7 @@ class ApprovalOperations(Protocol):
     async def revoke(self, run_id: str, grant_id: str, *, tenant: str, by: Actor) -> Grant:
         """Revoke a grant and return it. No call is begun under it any more; revoking it again changes nothing.
 
-        :raises RunNotFoundError: there is none.
+        :raises RunNotFoundError: there is no such run.
         :raises ApprovalRefusedError: there is no such grant.
         """
         ...

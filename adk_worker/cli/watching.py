@@ -52,7 +52,7 @@ class _Events:
 async def watch_one(fleet: Fleet, run_id: str, *, tenant: str, as_json: bool) -> ExitCode:
     """Show a run's events until it rests, and then how it stands; return the exit code.
 
-    :raises RunNotFoundError: there is none.
+    :raises RunNotFoundError: there is no such run.
     """
     run = await follow(fleet, run_id, tenant=tenant, timeout=None, show=_Events(as_json=as_json), outage=math.inf)
     if as_json:

@@ -13,7 +13,7 @@ class Named(Enum):
     PASSWORD = "password"  # noqa: S105 - the name of a kind
     """People choose it: any word and any number may be one."""
     TOKEN = "token"  # noqa: S105 - the same
-    """Machines make it: a plain word or a small number is none."""
+    """Machines make it: a plain word or a small number does not count."""
 
 
 def words(listed: str) -> frozenset[str]:
@@ -31,7 +31,7 @@ _SHORT_PASSWORD: Final = re.compile(r"(?i)(?:^|[_.\s-])pw$")
 _REPEATED: Final = frozenset({"again", "confirm", "confirmation", "repeat"})
 _SHELLS_FOLDER: Final = frozenset({"PWD", "OLDPWD"})
 
-# `pass` of one of these; a boarding pass is none.
+# `pass` of one of these is a password; a boarding pass is not.
 _WHOSE_PASS: Final = words("""
     account admin amqp auth basic bind broker cert database db default email ftp ftps http imap kafka key keystore
     ldap login mail mongo mqtt my mysql pg pgsql pop3 postgres proxy rabbit rabbitmq redis registry root router sftp
@@ -90,7 +90,7 @@ def _is_password(before: list[str], last: str) -> bool:
 
 
 def _is_token(before: list[str], last: str) -> bool:
-    # A lone `pass` is also what tests do, so many of them: a small number under it is none.
+    # A lone `pass` also counts the tests that passed: a small number under it is no password.
     if last in _TOKENS or last.endswith("secret") or (last == "pass" and not before):
         return True
     for tail in ("token", "key"):

@@ -30,7 +30,7 @@ def write(
 ) -> None:
     """Write the run's row, its lease's, and events. ``columns`` are others of the run's row.
 
-    ``fence`` is that of whoever writes; without one, that which stands after the write.
+    ``fence`` is the writer's; without one, the lease's fence after the write is taken.
     """
     data.leases[key] = state.lease
     data.runs[key] = replace(data.runs[key], state=state, updated_at=at.now, **columns)

@@ -32,7 +32,7 @@ class MemoryLedgers:
     def change(self, run_id: str, *, tenant: str, change: BudgetChange) -> Ledger:
         """Change the run's limits; it goes on when it is resumed.
 
-        :raises BudgetError: a limit is to be raised that it has not.
+        :raises BudgetError: a limit is to be raised that is not set.
         """
         with self._lock:
             stands = self._of(tenant, run_id)

@@ -87,10 +87,10 @@ def events_of(data: MemoryData, key: RunKey, *, after: int, limit: int) -> Seque
 def number_of(after: str | None) -> int | None:
     """Read a page's cursor: the number of the last run before it.
 
-    :raises InvalidNameError: it is none.
+    :raises InvalidNameError: no listing gave it.
     """
     if after is None:
         return None
     if not (after.isascii() and after.isdigit()):
-        raise InvalidNameError(what="page's cursor", reason="it is none that a listing gave")
+        raise InvalidNameError(what="page's cursor", reason="no listing gave it")
     return int(after)

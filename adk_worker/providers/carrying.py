@@ -35,7 +35,7 @@ _CARRIED: Final = (Instrumentation, ProcessHistory, ReinjectSystemPrompt, SetToo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carrying:
-    """What is said of an agent that is to be carried; see :meth:`adk_worker.Agent.from_pydantic_ai`."""
+    """How a pydantic-ai agent is to be taken over; see :meth:`adk_worker.Agent.from_pydantic_ai`."""
 
     name: str | None
     model: str | Model | None

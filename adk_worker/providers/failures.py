@@ -89,7 +89,7 @@ def nothing_said(model: str) -> ModelError:
 
 
 def no_answer(said: str, model: str) -> ModelError:
-    """What came is none of the protocol's answers, or cannot be true; asked again, a better one may come."""
+    """The answer is not as the protocol says, or cannot be true. Asked again, the model may give a better one."""
     return ModelError(
         _sentence(f"{model} answered with what is no answer: {shortened(said, _MAX_SAID)}"), transient=True
     )

@@ -77,8 +77,7 @@ class ScriptedProvider:
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         """See :class:`ModelProvider`.
 
-        :raises ModelError: the transcript is none that a real provider would take, the script is over, or a turn is
-            not one.
+        :raises ModelError: no real provider would take the transcript, the script is over, or a turn of it is no turn.
         """
         self.requests.append(request)
         _verify(request.messages)
@@ -90,7 +89,7 @@ class ScriptedProvider:
         try:
             return _answer(turn, request.iteration)
         except (ValidationError, TypeError, ValueError) as error:
-            raise ModelError(f"the script {self._name!r} has a turn that is none: {error}") from error
+            raise ModelError(f"the script {self._name!r} has a turn that cannot be used: {error}") from error
 
     async def _due(self, request: ModelRequest) -> Any:
         if callable(self._turns):

@@ -112,7 +112,7 @@ class Redactor:
         """The masker of a run: a new run's, or the one that goes on where ``state`` (:meth:`Masker.state`) ended.
 
         :param of: the run's tenant and id, to which originals are bound; without them none is kept, and none opens.
-        :raises CheckpointFormatError: ``state`` is none that this version reads (C4).
+        :raises CheckpointFormatError: this version does not read ``state`` (C4).
         """
         return Masker(self, state or {}, of)
 

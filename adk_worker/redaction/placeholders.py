@@ -19,7 +19,7 @@ def placeholder(number: int) -> str:
 
 
 def number_of(match: re.Match[str]) -> int | None:
-    """The number of a placeholder that was found; ``None`` for one that is none of ours, however it looks."""
+    """The number of a placeholder that was found; ``None`` for a text that only looks like one."""
     return int(match[1]) if len(match[1]) <= _LONGEST_NUMBER else None
 
 

@@ -87,7 +87,7 @@ async def _stored(stores: Stores, run: Run) -> AsyncIterator[tuple[str, Any]]:
 
 
 def _said(claim: Claim) -> dict[str, Any]:
-    """What a claim holds of anybody's text; a seal is none."""
+    """What a claim holds of anybody's text, without what is sealed."""
     said = adapter(Claim).dump_python(claim, mode="json")
     outcomes = [outcome and {**outcome, "sealed": None} for outcome in (said["outcome"], *said["late"])]
     return {"tool": claim.tool, "outcome": outcomes[0], "late": outcomes[1:], "decisions": said["decisions"]}

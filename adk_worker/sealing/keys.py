@@ -85,7 +85,7 @@ class SealKeys:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Self:
-        """The keys that these texts are, each ``ID:SECRET``; empty ones are none.
+        """The keys in these texts, each ``ID:SECRET``; empty texts are passed over.
 
         :raises ConfigurationError: one of them is no key; it is named by its place, and nothing of it repeated.
         """

@@ -19,10 +19,10 @@ from adk_worker.transitions.runs import Phase, State
 
 @dataclass(frozen=True, slots=True)
 class Reseal:
-    """What is to be replaced of a run, each as it was seen and as it shall be.
+    """What to replace of a run, each part as it was seen and as it shall be.
 
     ``fence`` is the run's as it was seen, ``masks`` are those of its row, ``payload`` is its checkpoint (``None``
-    before the first), ``outcomes`` are those of its claims by their keys. What stays as it is stands there twice.
+    before the first), ``outcomes`` are those of its claims by their keys. A part that does not change is in it twice.
     """
 
     fence: int

@@ -54,7 +54,7 @@ class Word:
         :raises ConfigurationError: neither ``completed`` nor ``never_ran``, or both, or a flag that means nothing,
             or is neither true nor false.
         :raises InvalidNameError: ``why`` is no text, or empty, or too long.
-        :raises NotJSONError: ``completed`` is none.
+        :raises NotJSONError: ``completed`` is no JSON.
         :raises ValueTooLargeError: it is larger than the result of a tool may be.
         """
         for name, flag in (("never_ran", never_ran), ("owner_may_live", owner_may_live)):
@@ -200,7 +200,7 @@ def meant(name: str, found: Inspection, claims: Sequence[Claim]) -> Meant:
     """The call of a run that ``name`` means; ``claims`` are all of the run's.
 
     :raises CallNotFoundError: none, or several.
-    :raises CallStateError: it is none that anybody has to settle.
+    :raises CallStateError: nobody has to settle this call.
     :raises CallDecidedError: its outcome stands already.
     :raises RunStateError: the run has ended, and all of its calls are decided.
     """

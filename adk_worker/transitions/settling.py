@@ -27,7 +27,7 @@ from adk_worker.transitions.runs import (
 class Decided:
     """The claim after a decision. ``REFUSED`` says that something may be under way, and ``why`` says what.
 
-    The claim of a refusal is to be written too: it may have learnt that its owner is dead.
+    The claim is to be written after a refusal, too: it may say by now that its owner is dead.
     """
 
     claim: Claim

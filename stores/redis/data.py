@@ -209,7 +209,7 @@ class RunData(MemoryData):
         self._then.append((run, work))
 
     def follow(self) -> None:
-        """Tell accounts what has come of this transaction, which is through."""
+        """Book on accounts what this transaction, now committed, has changed."""
         for run, work in self._then:
             self.on_account(run, work)
 

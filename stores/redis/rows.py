@@ -64,7 +64,7 @@ _SAID: Final = (
 )
 
 RUN: Final = (STAMP, *_LEASE, *_STATE, *_SAID, "seen", "begun")
-"""A run's row but for what was submitted.
+"""The fields of a run's row, without what was submitted.
 
 A lease's fields are there once it was granted, the run's once it was submitted. ``seen`` is the highest fence that came
 with a write (F1), ``begun`` how many claims the run has had.

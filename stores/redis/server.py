@@ -47,7 +47,7 @@ class Server:
     A client stays its owner's: its pool and its connections' settings are taken as they are, and it is not closed. It
     has to decode responses, and should send nothing twice by itself.
 
-    :raises ConfigurationError: the URL, or the client, is none that can be used.
+    :raises ConfigurationError: the URL, or the client, cannot be used.
     """
 
     def __init__(self, target: str | Client, options: RedisOptions) -> None:

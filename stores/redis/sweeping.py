@@ -47,7 +47,7 @@ def expire(process: Process, *, policy: FleetPolicy, limit: int) -> Sequence[Exp
 
 
 def held_on(process: Process, host: str, *, within: float) -> Sequence[RunLease]:
-    """See :meth:`adk_worker.runs.RunStore.held_on`. Of the rows, those alone are read that are due by then."""
+    """See :meth:`adk_worker.runs.RunStore.held_on`. Only those rows are read that are due by then."""
     found: list[RunLease] = []
     for bucket in range(BUCKETS):
         runs = [run for _, run in _lapsed(process, bucket, _ALL, within=within)[1]]

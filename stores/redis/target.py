@@ -78,7 +78,7 @@ def make_client(url: str, options: RedisOptions) -> Client:
 def parse_url(url: str, options: RedisOptions) -> tuple[str, RedisOptions]:
     """Check a store's URL, and take out of it what is an option: ``?max_value_bytes=…``.
 
-    :raises ConfigurationError: it is none of Redis', or sets what is the store's to set.
+    :raises ConfigurationError: it does not name a Redis, or sets what only the store may set.
     """
     url = url.strip()
     shown = without_secrets(url)

@@ -37,7 +37,7 @@ class Database:
 
     An engine stays its owner's: its pool and its connections' settings are taken as they are, and it is not closed.
 
-    :raises ConfigurationError: the URL, or the engine, is none that can be used.
+    :raises ConfigurationError: the URL, or the engine, cannot be used.
     """
 
     def __init__(self, target: str | Engine, options: SqlOptions) -> None:

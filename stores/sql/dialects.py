@@ -30,7 +30,7 @@ class PerDialect(Generic[S]):
         """The statement for this connection."""
         name = tx.dialect.name
         if name not in self._made:  # two threads at once make the same
-            # The dialect that is used is imported by then, and no other has to be.
+            # The dialect in use is imported already; any other need not be installed.
             self._made[name] = self._make(import_module(f"sqlalchemy.dialects.{name}").insert)
         return self._made[name]
 

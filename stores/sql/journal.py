@@ -34,7 +34,7 @@ def write(
 ) -> None:
     """Write ``state`` where it differs from what was locked, other ``columns`` of ``adk_runs``, and events.
 
-    ``fence`` is that of whoever writes; without one, that which stands after the write. Taking and renewing a lease
+    ``fence`` is the writer's; without one, the lease's fence after the write is taken. Taking and renewing a lease
     leaves the run's row alone.
     """
     if state.lease != run.state.lease:

@@ -69,12 +69,12 @@ def page(tx: Connection, where: RunFilter, *, limit: int, before: int | None) ->
 def cursor(after: str | None) -> int | None:
     """Read a page's cursor.
 
-    :raises InvalidNameError: it is none.
+    :raises InvalidNameError: no listing gave it.
     """
     if after is None:
         return None
     if not (after.isascii() and after.isdigit()):
-        raise InvalidNameError(what="page's cursor", reason="it is none that a listing gave")
+        raise InvalidNameError(what="page's cursor", reason="no listing gave it")
     # Larger numbers than a column's are behind everything that is there.
     return min(int(after), HIGHEST)
 

@@ -116,7 +116,7 @@ def cancel(tx: Connection, tenant: str, run_id: str, *, by: Actor, seen: Run | N
 def existing(tx: Connection, tenant: str, run_id: str) -> LockedRun:
     """Lock the run.
 
-    :raises RunNotFoundError: there is none.
+    :raises RunNotFoundError: there is no such run.
     """
     run = lock_run(tx, tenant, run_id)
     if run is None:

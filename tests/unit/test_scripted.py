@@ -105,8 +105,8 @@ async def test_a_function_gives_the_turn_sync_or_async():
 
 
 @pytest.mark.parametrize("turn", [None, 7, ("search",), [("search", "OSL")], [call("same"), call("same")]])
-async def test_a_turn_that_is_none_is_a_model_error(turn):
-    with pytest.raises(ModelError, match="has a turn that is none"):
+async def test_a_turn_that_cannot_be_used_is_a_model_error(turn):
+    with pytest.raises(ModelError, match="has a turn that cannot be used"):
         await ScriptedProvider([turn]).complete(request())
 
 

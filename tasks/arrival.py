@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, AsyncExitStack
 from typing import Final
 
 import structlog
@@ -67,14 +67,14 @@ class Arrival:
             _log.warning("arrival_cut_short", error=text_of(error))
 
     async def _look(self) -> None:
-        stores, dispatcher = self._open_stores(), self._make_dispatcher()
-        try:
+        async with AsyncExitStack() as closing:
+            stores = self._open_stores()
+            closing.push_async_callback(stores.lifecycle.close)
+            dispatcher = self._make_dispatcher()
+            closing.push_async_callback(dispatcher.close)
             recovered = await bury_predecessors(stores.runs, dispatcher, self._policy)
             recalled = 0
             if len(self._registry):
                 by = Actor.here(f"worker:{ProcessIdentity.current().host}")
                 recalled = await recall(stores.runs, dispatcher, self._policy, self._registry, by=by)
             _log.info("arrived", recovered=recovered, recalled=recalled)
-        finally:
-            await dispatcher.close()
-            await stores.lifecycle.close()

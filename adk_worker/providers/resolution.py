@@ -8,12 +8,15 @@ from operator import attrgetter
 from typing import Protocol, runtime_checkable
 
 from adk_worker.errors import ConfigurationError
+from adk_worker.log import get_logger
 from adk_worker.model import ModelProvider
 from adk_worker.providers.policy import ModelPolicy
 from adk_worker.providers.scripted import ScriptedProvider
 from adk_worker.results import text_of
 
 _SCRIPTED = "scripted:"
+
+_log = get_logger(__name__)
 
 
 @runtime_checkable
@@ -75,9 +78,15 @@ class Providers:
             made.under(self._policy).check()
 
     async def close(self) -> None:
-        """Close what the running event loop has opened. The providers may be used again, and open anew."""
+        """Close what the running event loop has opened. The providers may be used again, and open anew.
+
+        One that cannot be closed is logged; the others are closed all the same.
+        """
         for _, provider in self._kept.values():
-            await provider.close()
+            try:
+                await provider.close()
+            except Exception as error:  # noqa: BLE001 - a library's; it must not keep a process from ending as it should
+                _log.warning("model_not_closed", model=provider.name, error=text_of(error))
 
 
 def resolve_provider(model: str | ModelProvider) -> ModelProvider:

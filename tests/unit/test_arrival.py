@@ -252,3 +252,17 @@ class TestTheProgram:
 
         assert program.arrives() == ["arrival_cut_short"]
         assert (await driver.run()).expires_at == pytest.approx((await driver.run()).updated_at + LONG)
+
+    @pytest.mark.parametrize("broken", ["close", "dispatcher"])
+    async def test_closes_its_stores_whatever_the_broker_does(self, program, stores, monkeypatch, broken):
+        def fails():
+            raise OSError("the socket is gone")
+
+        async def close():
+            program.closed.append("stores")
+
+        monkeypatch.setattr(program, broken, fails)
+        monkeypatch.setattr(stores.lifecycle, "close", close)
+
+        assert program.arrives()[-1] == "arrival_cut_short"
+        assert program.closed == ["stores"]

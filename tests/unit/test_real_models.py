@@ -432,6 +432,24 @@ async def test_its_connection_is_given_back_when_the_process_ends(server, name):
     await eventually(lambda: server.open_connections == 0, what="the connection to be closed")
 
 
+async def test_a_provider_that_cannot_be_closed_keeps_no_other_open(server, monkeypatch):
+    """Nor the worker: its loop, its stores and its tools are closed after the models."""
+    providers = Providers(QUICK)
+    broken = providers.resolve("anthropic:claude-sonnet-5")
+
+    async def fails():
+        raise RuntimeError("the transport is closed")
+
+    monkeypatch.setattr(broken, "close", fails)
+    await providers.resolve("openai:gpt-4o").complete(request(name="openai:gpt-4o"))
+
+    with structlog.testing.capture_logs() as logs:
+        await providers.close()
+
+    await eventually(lambda: server.open_connections == 0, what="the connection to be closed")
+    assert [(log["event"], log["model"]) for log in logs] == [("model_not_closed", "anthropic:claude-sonnet-5")]
+
+
 @EACH
 def test_each_event_loop_has_clients_of_its_own(server, name):
     """A client is tied to the loop that it was first used in."""

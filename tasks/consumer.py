@@ -98,7 +98,7 @@ class FleetConsumer(Consumer):
             _log.warning("messages_not_given_back", error=text_of(error))
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
-        """Give the lost connection up. Messages in hand are in the store: the reaper publishes them again."""
+        """Give the lost connection up. Messages in hand are tickets in the store: the reaper publishes them again."""
         # What is left of it is used once more below, where each call may take a time-out.
         self._vitals.enter(Phase.CONNECTING)
         told = other_queue_type(exc)

@@ -35,7 +35,7 @@ def event_object(event: Event) -> dict[str, Any]:
 
 
 def request_object(request: ApprovalRequest) -> dict[str, Any]:
-    """A request: its fields but for what names the answer for whoever gave it."""
+    """A request: all its fields but ``answer_id``, which only says to whoever answered that this is their answer."""
     told = asdict(request)
     del told["answer_id"]
     return {**told, "approvers": list(request.approvers), "state": request.state.value}

@@ -164,7 +164,7 @@ class _Lines:
 
 
 class _Table:
-    """A table that is drawn anew, with a line below it that says as of when it is."""
+    """A table that is drawn again and again, with the time of what it shows on a line below it."""
 
     def __init__(self, live: Live) -> None:
         self._live = live

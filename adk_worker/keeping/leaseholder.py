@@ -161,6 +161,6 @@ class Leaseholder:
         return [Renewal(self._lease)]
 
     def _on_stuck(self, why: str) -> None:
-        """Only a keeper that broke gets here: then nothing renews, and the lease must not be relied on."""
+        """The keeper broke: nothing renews the lease any more, so it must not be relied on."""
         self._lost = why
         self.interruption.set(Cause.SUPERSEDED)

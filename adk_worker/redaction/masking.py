@@ -70,7 +70,7 @@ _REMEMBERED: Final = 256
 """Fingerprints kept per run, the newest ones: a bound on what the state adds to every checkpoint (about 10 KB)."""
 
 _HIGHEST_FORGED: Final = 10**9
-"""Numbers above this one are not passed over when they are met. None of ours gets there."""
+"""A number that a text from outside has in a placeholder is not given to a secret, unless it is above this one."""
 
 _PASSES: Final = 6
 """How often masked text is searched again at most, for what only the mask has laid bare."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 PLACEHOLDER: Final = re.compile(r"\[[ ]{0,2}secret[ ]{0,2}:[ ]{0,2}([0-9]+)[ ]{0,2}\]", re.IGNORECASE | re.ASCII)
-"""Also as a model may copy it. The group is its number."""
+"""A placeholder, with the spaces and capitals that a model may copy it with, too. The group is its number."""
 
 _LONGEST_NUMBER: Final = 10
-"""Digits. None of ours gets there."""
+"""In digits. No placeholder of ours has a longer number."""
 
 
 def placeholder(number: int) -> str:

@@ -186,7 +186,7 @@ async def _cancelled(body: asyncio.Task[Ending[T]], grace: float) -> bool:
 
 
 def _ending(body: asyncio.Task[Ending[T]]) -> Ending[T]:
-    """A body catches all there is; cancelled from elsewhere before it began, it is known to nobody."""
+    """How ``body`` ended. It catches every exception itself, but not a cancel from elsewhere before it began."""
     return Raised(asyncio.CancelledError()) if body.cancelled() else body.result()
 
 
@@ -205,7 +205,7 @@ def derived(source: asyncio.Future[T], convert: Callable[[T], U]) -> asyncio.Fut
             target.set_result(convert(done.result()))
 
     def hold(_: asyncio.Future[U], held: asyncio.Future[T] = source) -> None:
-        """Do nothing, and refer to ``source``."""
+        """Keep ``source`` alive, as a default argument, and do nothing."""
 
     source.add_done_callback(settle)
     target.add_done_callback(hold)

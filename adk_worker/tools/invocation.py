@@ -28,7 +28,7 @@ class Unresolved:
 
     reason: How
     error_text: str
-    """For whoever has to find out. Not masked yet (R1)."""
+    """For the person who has to find out what happened. Not masked yet (R1)."""
     late: asyncio.Future[ToolOutcome | Unresolved] | None = None
     """Set if the call goes on: its end, whenever it comes. The outcome is evidence that the claim's owner may record
     (F4). Cancelling the future leaves the call alone."""

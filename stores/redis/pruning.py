@@ -18,7 +18,7 @@ from stores.redis.keys import BUCKETS, Keys, bucket_of_run, run_of
 from stores.redis.server import Process
 
 _SHARE: Final = 16
-"""A batch is spread over the buckets; this many times fewer than it has are read from each at first."""
+"""A batch is spread over the buckets: of each, so small a part of a batch is read at first (a sixteenth)."""
 
 
 class _Is(Enum):
@@ -26,7 +26,7 @@ class _Is(Enum):
     UNDECIDED = auto()
     KEPT = auto()
     TOO_YOUNG = auto()
-    """It was submitted too late to be due, and so was every one behind it."""
+    """It was submitted too recently to be removed, and so were all behind it."""
 
 
 def prune(process: Process, which: Prune, *, limit: int, behind: int) -> Pruned:

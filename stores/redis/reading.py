@@ -21,9 +21,9 @@ from stores.redis.keys import run_of as run_named
 from stores.redis.server import Process
 
 _SHARE: Final = 16
-"""A page's runs are spread over the buckets; this many times fewer than the page has are read from each at first."""
+"""A page's runs are spread over the buckets: of each, so small a part of a page is read at first (a sixteenth)."""
 _HIGHEST: Final = 2**53
-"""Above every number and every place that there is, and one that Redis reads."""
+"""Above the number of every run and of every event, and small enough for Redis to read."""
 _MANY: Final = frozenset({RunStatus.COMPLETED, RunStatus.CANCELLED})
 """The statuses that most runs end in."""
 

@@ -146,7 +146,7 @@ def _insert(tx: Connection, new: Sequence[Claim], run_id: str | None, order: Map
 
 
 def _adopt(tx: Connection, claim: Claim, run_id: str, place: int) -> None:
-    """Note for whose call a claim was begun that a lone store began."""
+    """Note which run a claim belongs to that was begun by a store on its own, without a run."""
     tx.execute(_ADOPT, {"for_tenant": claim.tenant, "for_key": claim.key, "for_run": run_id, "place": place})
 
 

@@ -11,7 +11,7 @@ from adk_worker.cli.checkup.finding import Check, Finding, Level, Subject, unsee
 from adk_worker.cli.exits import ExitCode
 
 _GRACE = 2.0
-"""How much longer than the subject's patience a check has in all, for it asks more than one thing, s."""
+"""In seconds. A check may take this much longer than the patience for one answer: it asks for several."""
 
 
 class Examination:

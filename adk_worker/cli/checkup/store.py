@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from adk_worker.runs import Stores
 
 _APART: Final = 5.0
-"""By so many seconds two clocks may differ that nobody keeps in step any better."""
+"""How many seconds two clocks may be apart before it is a finding."""
 _EXPIRES: Final = 30.0
 """For so long at least a reap message is valid."""
 _SWEEPS: Final = 6

@@ -8,6 +8,7 @@ products that embed adk-worker and have stores of their own; they take the same 
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -30,9 +31,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     # What is imported from here on stays as long as the program: looking through it for garbage, time and again, would
     # be a tenth of the start.
     gc.set_threshold(_COLLECT_AFTER)
-    from adk_worker.cli.program import Invocation, perform
-    from adk_worker.cli.root import root
-    from adk_worker.cli.source import FromSettings
+    try:
+        from adk_worker.cli.program import Invocation, perform
+        from adk_worker.cli.root import root
+        from adk_worker.cli.source import FromSettings
+    except KeyboardInterrupt:  # as anywhere later (adk_worker.cli.program), of which nothing is known yet
+        sys.stderr.write("interrupted\n")
+        return 130
 
     return perform(root, argv, prog="adk", invocation=Invocation(FromSettings(), own_process=True))
 

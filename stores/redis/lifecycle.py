@@ -53,7 +53,7 @@ class RedisLifecycle:
 
 def verify(process: Process) -> None:
     """See :meth:`RedisLifecycle.verify`."""
-    found = [process.store_of(bucket) for bucket in range(BUCKETS)]
+    found = process.said()
     if set(found) == {None}:
         process.check(None)
     epochs = {process.check(text) for text in found if text is not None}
@@ -90,7 +90,7 @@ def bump_epoch(process: Process) -> int:
     One bucket decides which number it is, so that two at once get two. The others follow. Every write compares its
     bucket's epoch with the one that it has read, so that no fence of an epoch before is given in it afterwards.
     """
-    stand = max(process.epoch(bucket) for bucket in range(BUCKETS))
+    stand = max(map(process.check, process.said()))
     epoch = _raise(process, 0, at_least=stand, by=1)
     if epoch < 0:
         raise ConfigurationError(f"the store's epoch is {MAX_EPOCH} already, and fences have no room for more.")
@@ -114,7 +114,7 @@ def make(process: Process) -> None:
 
 def format_of(process: Process) -> str | None:
     """The format of the store; ``None`` if there is none, or a part of it is missing."""
-    found = [process.store_of(bucket) for bucket in range(BUCKETS)]
+    found = process.said()
     if None in found:
         return None
     return max(text.partition(":")[0] for text in found if text is not None)

@@ -26,7 +26,7 @@ from adk_worker.urls import without_secrets
 from stores.redis.data import RunData
 from stores.redis.durability import Facts
 from stores.redis.failures import FAILURES, moved_away, translated
-from stores.redis.keys import NUMBERS, Keys
+from stores.redis.keys import BUCKETS, NUMBERS, Keys
 from stores.redis.target import Client, RedisOptions, make_client, parse_url
 from stores.redis.transaction import Applied, Transaction
 
@@ -239,6 +239,18 @@ class Process:
         key = Keys(bucket).store
         found: str | None = self.ask(lambda client: client.get(key), reading=True)
         return found
+
+    def said(self) -> Sequence[str | None]:
+        """What every bucket's ``store`` key says, in the order of buckets, asked for at once: a server may be far."""
+
+        def ask(client: Any) -> Sequence[str | None]:
+            with client.pipeline(transaction=False) as pipe:
+                for bucket in range(BUCKETS):
+                    pipe.get(Keys(bucket).store)
+                found: Sequence[str | None] = pipe.execute()
+                return found
+
+        return self.ask(ask, reading=True)
 
     def epoch(self, bucket: int) -> int:
         """Check that a bucket is one of this format's, and return its epoch; raises as :meth:`check` does."""

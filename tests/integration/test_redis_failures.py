@@ -27,7 +27,7 @@ from adk_worker.memory import MemoryRunStore
 from adk_worker.runs import RunStatus
 from adk_worker.transitions.runs import FleetPolicy, Then, Verdict
 from stores.redis.data import RunData
-from stores.redis.keys import Keys, bucket_of_run
+from stores.redis.keys import BUCKETS, Keys, bucket_of_run
 from stores.redis.reference import at_once
 from stores.redis.server import Server
 from stores.redis.target import RedisOptions
@@ -69,6 +69,17 @@ def own_server(orphan_guard):
 def as_operator(own_server):
     with redis.Redis.from_url(own_server.url(), decode_responses=True) as client:
         yield client
+
+
+async def test_all_parts_of_a_store_are_checked_at_once(opened, url, redis_proxy):
+    """A server that is far, or slow, answers once and not once for each part: every command begins with this."""
+    lifecycle = opened(url).lifecycle
+    parts = [Keys(bucket).store.encode() for bucket in range(BUCKETS)]
+    asked = redis_proxy.count(lambda request: any(part in request for part in parts))
+
+    await lifecycle.verify()
+
+    assert asked.count == 1
 
 
 # --- writes on their way ------------------------------------------------------------------------------------------

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 
+from adk_worker.cli import main
 from adk_worker.cli.program import Invocation, perform
 from adk_worker.cli.root import root
 
@@ -114,6 +116,21 @@ def test_the_version_is_told(adk):
     code, out, _ = adk("--version")
     assert code == 0
     assert out.startswith("adk")
+
+
+def test_ctrl_c_while_the_program_is_still_loading_is_no_error(capsys, monkeypatch):
+    """That is half of the time that a short command takes."""
+
+    class Interrupts:
+        def find_spec(self, name, *_):
+            if name == "adk_worker.cli.root":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "adk_worker.cli.root")
+    monkeypatch.setattr(sys, "meta_path", [Interrupts(), *sys.meta_path])
+
+    assert main(["list"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
 
 
 class Broken:

@@ -246,7 +246,8 @@ class RunStore(ApprovalOperations, LedgerStore, Reseals, Protocol):
         """Renew a process's leases in one batch; the answers are in the order of ``leases``, a lost one among them.
 
         It waits for no run of the batch, so that none holds up the renewal of the others (L8): one that something else
-        has locked is answered as ``busy``, and so is one on a node that does not answer while other nodes do.
+        has locked is answered as ``busy``, and so is one on a node that does not answer while other nodes do, or one
+        that cannot be read.
         """
         ...
 
@@ -327,7 +328,10 @@ class RunStore(ApprovalOperations, LedgerStore, Reseals, Protocol):
         ...
 
     async def claim_lapsed(self, *, policy: FleetPolicy, limit: int, count_crashes: bool) -> Sequence[Reaped]:
-        """Act on up to ``limit`` lapsed leases, each an atomic compare-and-set: any number of reapers may run."""
+        """Act on up to ``limit`` lapsed leases, each an atomic compare-and-set: any number of reapers may run.
+
+        A run that cannot be read or written is named in the log, and takes no place of ``limit``.
+        """
         ...
 
     async def claim_dead(self, run_id: str, *, tenant: str, holder: str, policy: FleetPolicy) -> Reaped | None:
@@ -394,7 +398,10 @@ class RunStore(ApprovalOperations, LedgerStore, Reseals, Protocol):
         ...
 
     async def list(self, where: RunFilter, *, limit: int, after: str | None = None) -> tuple[Sequence[Run], str | None]:
-        """A page of runs, newest first, and the cursor of the next page or ``None``."""
+        """A page of runs, newest first, and the cursor of the next page or ``None``.
+
+        A run whose row cannot be read is left out, and named in the log: it hides no other.
+        """
         ...
 
     async def events(self, run_id: str, *, tenant: str, after: int = 0, limit: int = 500) -> Sequence[Event]:

@@ -6,7 +6,6 @@ import heapq
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Final
 
 from adk_worker.events import Event
@@ -15,6 +14,7 @@ from adk_worker.memory.data import RunKey
 from adk_worker.memory.reading import run_of
 from adk_worker.runs import Run, RunStatus
 from stores.redis import rows
+from stores.redis.apart import not_read, together
 from stores.redis.data import RunData
 from stores.redis.keys import BUCKETS, Keys, bucket_of_run
 from stores.redis.keys import run_of as run_named
@@ -41,7 +41,8 @@ def events_of(process: Process, run: RunKey, *, after: int, limit: int) -> Seque
 def page(process: Process, where: RunFilter, *, limit: int, before: int | None) -> tuple[Sequence[Run], str | None]:
     """See :meth:`adk_worker.runs.RunStore.list`; ``before`` is what its cursor says.
 
-    The buckets' indexes, each of which is in order, are merged; what they name is read, and looked at again.
+    The buckets' indexes, each of which is in order, are merged; what they name is read, and looked at again. A run that
+    cannot be read is left out, and named in the log.
     """
     step = limit // _SHARE + 4
     numbered = heapq.merge(
@@ -91,8 +92,14 @@ def _read(process: Process, runs: Sequence[RunKey]) -> dict[RunKey, Run]:
         parted[bucket_of_run(run)].append(run)
     read: dict[RunKey, Run] = {}
     for bucket, here in parted.items():
-        read |= process.transact(bucket, partial(_runs, runs=here))
+        for found in together(process, bucket, here, _runs, unreadable=_unreadable):
+            read |= found
     return read
+
+
+def _unreadable(run: RunKey, error: ValueError) -> dict[RunKey, Run]:
+    not_read(run, error)
+    return {}
 
 
 def _runs(data: RunData, runs: Sequence[RunKey]) -> dict[RunKey, Run]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 from adk_worker.actors import Actor
@@ -31,6 +30,7 @@ from adk_worker.sealing.resealing import Reseal
 from adk_worker.settling.settlement import Settled, Settlement
 from adk_worker.transitions.runs import Attention, FleetPolicy, Reason
 from stores.redis import accounts, pruning, reading, rounds, sweeping
+from stores.redis.apart import not_read, together
 from stores.redis.data import RunData
 from stores.redis.keys import bucket_of_run, bucket_of_tenant
 from stores.redis.reference import at_once
@@ -93,7 +93,7 @@ class RedisRunStore:
                 if place not in away:
                     here = [leases[number] for number in numbers]
                     try:
-                        renewed = process.transact(bucket, partial(_renew, leases=here, ttl=ttl_seconds))
+                        renewed = _renew(process, bucket, here, ttl=ttl_seconds)
                     except StoreUnavailableError as error:
                         away[place] = error
                 answers |= dict(zip(numbers, renewed, strict=True))
@@ -316,6 +316,17 @@ class RedisRunStore:
         return await self._server.write(bucket_of_run(run), lambda data: at_once(operation(MemoryRunStore(data))))
 
 
-def _renew(data: RunData, leases: Sequence[RunLease], ttl: float) -> Sequence[Renewal]:
-    data.look(runs=[(lease.tenant, lease.run_id) for lease in leases])
-    return at_once(MemoryRunStore(data).renew_many(leases, ttl_seconds=ttl))
+def _renew(process: Process, bucket: int, leases: Sequence[RunLease], *, ttl: float) -> Sequence[Renewal]:
+    def renew(data: RunData, leases: Sequence[RunLease]) -> Sequence[Renewal]:
+        data.look(runs=[(lease.tenant, lease.run_id) for lease in leases])
+        return at_once(MemoryRunStore(data).renew_many(leases, ttl_seconds=ttl))
+
+    def unreadable(lease: RunLease, error: ValueError) -> Sequence[Renewal]:
+        run = lease.tenant, lease.run_id
+        # It is asked again soon, until it has lapsed: once is enough for the log.
+        if run not in process.not_renewed:
+            process.not_renewed.add(run)
+            not_read(run, error)
+        return [Renewal(None, busy=True)]
+
+    return [answer for some in together(process, bucket, leases, renew, unreadable=unreadable) for answer in some]

@@ -22,6 +22,7 @@ from redis.exceptions import ConnectionError as ServerConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 from adk_worker.errors import CommitUnknownError, ConfigurationError, SchemaVersionError, StoreUnavailableError
+from adk_worker.memory.data import RunKey
 from adk_worker.urls import without_secrets
 from stores.redis.data import RunData
 from stores.redis.durability import Facts
@@ -112,6 +113,8 @@ class Process:
     def __init__(self, given: Client | None, url: str, options: RedisOptions, store: str) -> None:
         self.options = options
         self.store = store
+        self.not_renewed: set[RunKey] = set()
+        """Of whose leases the log has said that they cannot be renewed, since the runs cannot be read."""
         self._url = url
         self._given = given
         self._client = given

@@ -14,6 +14,7 @@ from adk_worker.memory import approving, sweeping
 from adk_worker.memory.data import RunKey
 from adk_worker.runs import Reaped, Sweep
 from adk_worker.transitions.runs import FleetPolicy
+from stores.redis.apart import not_read, together
 from stores.redis.data import RunData
 from stores.redis.keys import BUCKETS, SWEPT, Keys, bucket_of_run, run_of
 from stores.redis.server import Process
@@ -32,9 +33,8 @@ def claim_lapsed(process: Process, *, policy: FleetPolicy, limit: int, count_cra
     Each lease is acted on in a transaction of its own, in which its row is looked at again. Should the store go away
     in between, what was done so far is returned, since its messages have to be published; the next sweep does the rest.
     """
-    due = sorted(_due(process, limit, lambda keys: keys.lapses))
     reap = partial(sweeping.reap, policy=policy, count_crashes=count_crashes)
-    return _acted(process, [run for _, run in due[:limit]], reap)
+    return _acted(process, limit, lambda keys: keys.lapses, reap)
 
 
 def expire(process: Process, *, policy: FleetPolicy, limit: int) -> Sequence[Expired]:
@@ -42,8 +42,7 @@ def expire(process: Process, *, policy: FleetPolicy, limit: int) -> Sequence[Exp
 
     Each run is done in a transaction of its own, as above.
     """
-    due = sorted(_due(process, limit, lambda keys: keys.expiries))
-    return _acted(process, [run for _, run in due[:limit]], partial(approving.expire, policy=policy))
+    return _acted(process, limit, lambda keys: keys.expiries, partial(approving.expire, policy=policy))
 
 
 def held_on(process: Process, host: str, *, within: float) -> Sequence[RunLease]:
@@ -52,7 +51,8 @@ def held_on(process: Process, host: str, *, within: float) -> Sequence[RunLease]
     for bucket in range(BUCKETS):
         runs = [run for _, run in _lapsed(process, bucket, _ALL, within=within)[1]]
         if runs:
-            found += process.transact(bucket, partial(_held, runs=runs, host=host))
+            answers = together(process, bucket, runs, partial(_held, host=host), unreadable=_unreadable)
+            found += [lease for leases in answers for lease in leases]
     return sorted(found, key=lambda lease: lease.expires_at)
 
 
@@ -77,23 +77,36 @@ def oldest_lapsed(process: Process) -> float | None:
     return max((now - lapses[0][0] for now, lapses in found if lapses), default=None)
 
 
-def _acted(process: Process, due: Sequence[RunKey], act: Callable[[RunData, RunKey], T | None]) -> Sequence[T]:
+def _acted(
+    process: Process, limit: int, index: Callable[[Keys], str], act: Callable[[RunData, RunKey], T | None]
+) -> Sequence[T]:
+    """What ``act`` does about what is due, up to ``limit`` of them, the longest ago first.
+
+    Those that cannot be read stay due, and stand before the others: none of the others is left for them.
+    """
     acted: list[T] = []
-    for run in due:
+    unreadable: set[RunKey] = set()
+    more = True
+    while more and len(acted) < limit:
+        at_most = limit - len(acted) + len(unreadable)
+        more = False
         try:
-            done = process.transact(bucket_of_run(run), partial(_act, run=run, act=act))
+            due = sorted(_due(process, at_most, index))[:at_most]
+            for run in [run for _, run in due if run not in unreadable]:
+                try:
+                    done = process.transact(bucket_of_run(run), partial(_act, run=run, act=act))
+                except ValueError as error:
+                    # Its kind alone: the text may quote the run.
+                    tenant, run_id = run
+                    _log.error("run_not_reaped", tenant=tenant, run_id=run_id, error=type(error).__name__)
+                    unreadable.add(run)
+                    more = True
+                    continue
+                if done is not None:
+                    acted.append(done)
         except StoreUnavailableError:
             if not acted:
                 raise
-            break
-        except ValueError as error:
-            # One run that cannot be read is not to keep all others from being recovered. Its kind alone: the text may
-            # quote the run.
-            tenant, run_id = run
-            _log.error("run_not_reaped", tenant=tenant, run_id=run_id, error=type(error).__name__)
-            continue
-        if done is not None:
-            acted.append(done)
     return acted
 
 
@@ -127,6 +140,11 @@ def in_each(process: Process, ask: Callable[[int], Iterable[T]], *, first: int =
             yield from found
     if len(away) == len(asked):
         raise next(iter(away.values()))
+
+
+def _unreadable(run: RunKey, error: ValueError) -> Sequence[RunLease]:
+    not_read(run, error)
+    return ()
 
 
 def _held(data: RunData, runs: Sequence[RunKey], host: str) -> Sequence[RunLease]:

@@ -19,7 +19,7 @@ from adk_worker.transitions import runs as run_transitions
 from adk_worker.transitions.leases import Holding
 from adk_worker.transitions.runs import FleetPolicy, Phase, State, Verdict
 from stores.sql import asked, journal
-from stores.sql.apart import apart
+from stores.sql.apart import each_apart
 from stores.sql.dialects import store_clock
 from stores.sql.locks import LockedRun, lock_run_unless_locked
 from stores.sql.requests import existing
@@ -67,15 +67,8 @@ def revoke(tx: Connection, tenant: str, run_id: str, grant_id: str, *, by: Actor
 
 def expire(tx: Connection, *, policy: FleetPolicy, limit: int) -> Sequence[Expired]:
     """See :meth:`adk_worker.approvals.store.ApprovalOperations.expire`."""
-    due = tx.execute(_OVERDUE, {"at_most": limit}).mappings().all()
-    acted: list[Expired | None] = []
-    done: set[tuple[str, str]] = set()
-    for row in due:
-        # A run's requests that are due are denied together, and one run that cannot be written keeps no other waiting.
-        if (row["tenant"], row["run_id"]) not in done:
-            done.add((row["tenant"], row["run_id"]))
-            acted.append(apart(tx, row, lambda row: _expire(tx, row, policy=policy)))
-    return [expired for expired in acted if expired is not None]
+    # A run's requests that are due are denied together, and one run that cannot be written keeps no other waiting.
+    return each_apart(tx, _OVERDUE, lambda row: _expire(tx, row, policy=policy), limit=limit)
 
 
 def _expire(tx: Connection, due: Columns, *, policy: FleetPolicy) -> Expired | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from sqlalchemy import Connection
@@ -158,12 +158,14 @@ class SqlRunStore:
         return await self._database.write(lambda tx: resting.note_dead(tx, lease, claims))
 
     async def claim_lapsed(self, *, policy: FleetPolicy, limit: int, count_crashes: bool) -> Sequence[Reaped]:
-        claim = partial(sweeping.claim_lapsed, policy=policy, limit=limit, count_crashes=count_crashes)
+        def claiming(claim: Callable[..., Sequence[Reaped]]) -> Callable[[Connection], Sequence[Reaped]]:
+            return lambda tx: claim(tx, policy=policy, limit=limit, count_crashes=count_crashes)
+
         try:
-            return await self._database.write(claim)
+            return await self._database.write(claiming(sweeping.claim_lapsed))
         except (DBAPIError, ValueError):
             # One run that cannot be written is not to keep all others from being recovered.
-            return await self._database.write(partial(claim, apart=True))
+            return await self._database.write(claiming(sweeping.claim_lapsed_apart))
 
     async def claim_dead(self, run_id: str, *, tenant: str, holder: str, policy: FleetPolicy) -> Reaped | None:
         check_run(tenant, run_id)
@@ -238,7 +240,11 @@ class SqlRunStore:
 
     async def list(self, where: RunFilter, *, limit: int, after: str | None = None) -> tuple[Sequence[Run], str | None]:
         before = reading.cursor(after)
-        return await self._database.read(lambda tx: reading.page(tx, where, limit=limit, before=before))
+        try:
+            return await self._database.read(lambda tx: reading.page(tx, where, limit=limit, before=before))
+        except ValueError:
+            # One run that cannot be read is not to keep all others from being seen.
+            return await self._database.read(lambda tx: reading.page_apart(tx, where, limit=limit, before=before))
 
     async def events(self, run_id: str, *, tenant: str, after: int = 0, limit: int = 500) -> Sequence[Event]:
         check_run(tenant, run_id)

@@ -16,9 +16,17 @@ from adk_worker.transitions import runs as run_transitions
 from adk_worker.transitions.leases import Holding
 from adk_worker.transitions.runs import FleetPolicy, Verdict
 from stores.sql import accounts, journal
-from stores.sql.apart import apart
+from stores.sql.apart import each_apart
 from stores.sql.dialects import store_clock
-from stores.sql.locks import LEASE_COLUMNS, RUN_AND_LEASE, LockedRun, lock_run, locked_run, timed
+from stores.sql.locks import (
+    LEASE_COLUMNS,
+    RUN_AND_LEASE,
+    LockedRun,
+    lock_run,
+    lock_run_unless_locked,
+    locked_run,
+    timed,
+)
 from stores.sql.rows import Columns, lease_state, ledger_column, ledger_of, run_lease
 from stores.sql.schema import LIVE, leases, runs, schema_row
 from stores.sql.writing import end_cancelled
@@ -33,6 +41,15 @@ _OLDEST: Final = select(store_clock() - leases.c.expires_at).where(_HAS_LAPSED).
 _LOCK_LAPSED: Final = timed(
     select(runs, *LEASE_COLUMNS)
     .select_from(RUN_AND_LEASE)
+    .where(_HAS_LAPSED)
+    .order_by(leases.c.expires_at)
+    .limit(bindparam("at_most"))
+    .with_for_update(skip_locked=True)
+)
+
+# Their names alone: whatever else is in a row may be what cannot be read. Locked here, before any account is.
+_LOCK_NAMES: Final = (
+    select(leases.c.tenant, leases.c.run_id)
     .where(_HAS_LAPSED)
     .order_by(leases.c.expires_at)
     .limit(bindparam("at_most"))
@@ -56,32 +73,28 @@ _LOCK_SWEEP: Final = timed(select(schema_row.c.last_sweep).with_for_update())
 _WRITE_SWEEP: Final = update(schema_row).values(last_sweep=bindparam("began"))
 
 
-def claim_lapsed(
-    tx: Connection, *, policy: FleetPolicy, limit: int, count_crashes: bool, apart: bool = False
-) -> Sequence[Reaped]:
-    """See :meth:`adk_worker.runs.RunStore.claim_lapsed`.
-
-    A run that cannot be read or written fails the whole; ``apart`` leaves it out instead, at two round trips a run.
-    """
+def claim_lapsed(tx: Connection, *, policy: FleetPolicy, limit: int, count_crashes: bool) -> Sequence[Reaped]:
+    """See :meth:`adk_worker.runs.RunStore.claim_lapsed`. A run that cannot be read or written fails the whole."""
     rows = tx.execute(_LOCK_LAPSED, {"at_most": limit}).mappings().all()
     # In one go, and in order: what is written about them below would lock them as it comes.
     accounts.lock_all(tx, (row["tenant"] for row in rows if _on_account(row)))
-    reap = _reap_apart if apart else _reap_row
-    acted = [reap(tx, row, policy=policy, count_crashes=count_crashes) for row in rows]
+    acted = [_reap(tx, locked_run(row), policy=policy, count_crashes=count_crashes) for row in rows]
     return [reaped for reaped in acted if reaped is not None]
+
+
+def claim_lapsed_apart(tx: Connection, *, policy: FleetPolicy, limit: int, count_crashes: bool) -> Sequence[Reaped]:
+    """Do the same, and leave out a run that cannot be read or written, at several round trips a run."""
+
+    def reap(row: Columns) -> Reaped | None:
+        run = lock_run_unless_locked(tx, row["tenant"], row["run_id"])
+        return None if run is None else _reap(tx, run, policy=policy, count_crashes=count_crashes)
+
+    return each_apart(tx, _LOCK_NAMES, reap, limit=limit, on_accounts=True)
 
 
 def _on_account(row: Columns) -> bool:
     reserved = ledger_of(row).reserved
     return reserved is not None and reserved.on_account
-
-
-def _reap_row(tx: Connection, row: Columns, *, policy: FleetPolicy, count_crashes: bool) -> Reaped | None:
-    return _reap(tx, locked_run(row), policy=policy, count_crashes=count_crashes)
-
-
-def _reap_apart(tx: Connection, row: Columns, *, policy: FleetPolicy, count_crashes: bool) -> Reaped | None:
-    return apart(tx, row, lambda row: _reap_row(tx, row, policy=policy, count_crashes=count_crashes))
 
 
 def claim_dead(tx: Connection, tenant: str, run_id: str, *, holder: str, policy: FleetPolicy) -> Reaped | None:

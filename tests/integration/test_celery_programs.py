@@ -22,12 +22,12 @@ def fleet(tmp_path, redis_url, orphan_guard):
     fleet.close()
 
 
-def celery(fleet, *arguments, **environment):
+def celery(fleet, *arguments, folder=ROOT, **environment):
     """Run a program to its end; its exit code and all that it said."""
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "celery", "-A", "tasks.app", *arguments],
         check=False,
-        cwd=ROOT,
+        cwd=folder,
         env=fleet.environment(**environment),
         capture_output=True,
         text=True,
@@ -84,6 +84,14 @@ class TestAWorkerThatCanNeverWork:
         code, output = celery(fleet, "worker", "-Q", "adk.contrl", "-P", "solo")
         assert code != 0
         assert "adk.contrl" in output
+
+
+def test_a_module_of_the_app_s_own_that_hides_the_stores_is_named(fleet):
+    """Celery's programs look in their working folder first."""
+    file = fleet.folder / "stores.py"
+    file.write_text("# the app's own")
+    code, output = celery(fleet, *WORKER, folder=fleet.folder)
+    assert (code != 0, f"{file} hides adk-worker's own package 'stores'" in output) == (True, True), output
 
 
 def test_a_worker_waits_for_a_store_that_is_away_and_says_so(fleet):

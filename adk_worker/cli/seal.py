@@ -74,7 +74,7 @@ def list_keys(*, as_json: bool) -> int:
     """Say by their ids which keys this process would have, the one that seals first. It shows no key."""
     from adk_worker.cli.source import FromSettings
 
-    settings, _ = FromSettings.settings()
+    settings, _ = FromSettings.settings(store=False)
     found = settings.read_seal_keys()
     ids = found.ids if found else ()
     for place, key_id in enumerate(ids):

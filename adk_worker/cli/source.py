@@ -178,8 +178,11 @@ class FromSettings:
             await stores.lifecycle.close()
 
     @staticmethod
-    def settings(*, tell: bool = True) -> tuple[Settings, bool]:
-        """The settings, and whether they are an ``adk dev``'s; ``tell`` says of names that nobody reads."""
+    def settings(*, tell: bool = True, store: bool = True) -> tuple[Settings, bool]:
+        """The settings, and whether they are an ``adk dev``'s.
+
+        ``tell`` says of names that nobody reads. Without ``store`` they need not name one: nobody is going to ask it.
+        """
         from adk_worker.settings import PREFIX, Settings
 
         given: dict[str, Any] = {}
@@ -187,7 +190,9 @@ class FromSettings:
             from adk_worker.cli.rendezvous import find
 
             fleet = find()
-            if fleet is not None:
+            if fleet is None and store:
+                note("note: ADK_STORE_URL names no store, and no adk dev of yours runs on this machine.")
+            elif fleet is not None:
                 note(f"using the fleet of adk dev in {fleet.folder} (pid {fleet.pid})")
                 told = {name.removeprefix(PREFIX).lower(): value for name, value in fleet.environment.items()}
                 # The environment comes first, as anywhere. Empty values count for nothing, and neither do other names.
@@ -198,13 +203,16 @@ class FromSettings:
                 }
                 if os.environ.get(f"{PREFIX}SEAL_KEYS"):
                     given.pop("seal_keys_file", None)  # it says the same otherwise
+        from_dev = bool(given)
+        if not store:
+            given["store_url"] = "memory://"
         settings = load_settings(**given) if tell else Settings.load(**given)
-        if settings.store_url.startswith("memory:"):
+        if store and settings.store_url.startswith("memory:"):
             raise ConfigurationError(
                 "a store in memory is shared with no other process: nothing of it can be seen from here. Set "
                 "ADK_STORE_URL to postgresql://…, redis://… or sqlite:///…"
             )
-        return settings, bool(given)
+        return settings, from_dev
 
 
 def load_settings(**given: Any) -> Settings:

@@ -46,6 +46,12 @@ def test_a_key_that_goes_into_a_file_is_shown_to_nobody(adk, tmp_path):
     assert (again.returncode, "two seal keys with the id 'k1'" in again.stderr) == (78, True)
 
 
+def test_keys_are_listed_where_no_store_is_named_yet(adk):
+    """It asks none; and the keys are made before the rest is set up."""
+    ran = adk("seal", "keys", "list", ADK_STORE_URL="", ADK_SEAL_KEYS=KEY.text)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "k1  seals and opens\n", "")
+
+
 def test_without_keys_it_says_how_to_make_one(adk):
     ran = adk("seal", "keys", "list")
     assert (ran.returncode, ran.stdout) == (0, "")

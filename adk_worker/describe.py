@@ -40,7 +40,7 @@ WORDS: Final[Mapping[Attention, str]] = MappingProxyType(
         Attention.FRONTIER_LOST: "it went on beyond what could be stored; look at its calls, then start it anew",
         Attention.HISTORY_UNAVAILABLE: "its transcript is gone or damaged; restore it first",
         Attention.SEAL_KEY_MISSING: "it holds secrets sealed under a key that its worker lacks; put that back first",
-        Attention.OVER_BUDGET: "it has spent what it may spend; raise its budget first",
+        Attention.OVER_BUDGET: "its next model call may take more than is left to spend; raise that budget first",
         Attention.AGENT_UNKNOWN: "no worker that took it knows its agent; deploy one with the agent in ADK_AGENTS",
         Attention.REVISION_MISMATCH: "no worker that took it has its revision of the agent; deploy one that has",
         Attention.FORMAT_TOO_NEW: "a newer adk-worker has written its frontier; deploy workers of that version",

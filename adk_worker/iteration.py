@@ -104,7 +104,10 @@ class Iteration:
         if frontier.calls:
             return await self._act(asking.answers_to(frontier, Approvals(), self._in.masker), fresh=False)
         if frontier.iteration >= self._in.agent.max_iterations:
-            detail = f"the agent did not finish within its {self._in.agent.max_iterations} iterations (max_iterations)"
+            detail = (
+                f"the agent has not finished, and its max_iterations is {self._in.agent.max_iterations}. "
+                "To have it go on: give the agent more of them, deploy that, and resume the run"
+            )
             return self._left(frontier, await self._in.scribe.fail(detail=detail), IterationEnd.FAILED, detail)
         return await self._ask(frontier)
 

@@ -104,7 +104,8 @@ class NoCheckpointError(CheckpointError):
 
     def __init__(self, *, tenant: str, run_id: str) -> None:
         super().__init__(
-            f"nothing is checkpointed for run {run_id!r} of tenant {tenant!r}; it has to be run, not resumed."
+            f"nothing is checkpointed for run {run_id!r} of tenant {tenant!r}: it was never run, or is over, "
+            "and there is nothing to resume."
         )
         self.tenant = tenant
         self.run_id = run_id

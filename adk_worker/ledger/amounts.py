@@ -109,7 +109,8 @@ class BudgetChange:
         for kind, more in self.by.items():
             stands = limits.of(Kind(kind))
             if stands is None:
-                raise BudgetError(f"there is no limit of {Kind(kind).value} to be raised; set one.")
+                what = "cost" if kind == Kind.COST else Kind(kind).value
+                raise BudgetError(f"there is no limit of {what} to be raised; set one first (adk budget set).")
             after[kind] = stands + more
         return Budget(after[Kind.TOKENS], after[Kind.COST])
 

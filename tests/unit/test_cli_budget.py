@@ -151,6 +151,11 @@ def test_the_published_schema_holds_what_is_printed(adk, stores, command):
         (["set", "run", "--tenant", "acme", "--tokens", "9" * 5_000], 2, "is no number of tokens"),
         (["raise", "run", "--tenant", "acme", "--tokens", "0"], 65, "above 0"),
         (["raise", "--tenant", "other", "--tokens", "5"], 65, "there is no limit of tokens to be raised"),
+        (
+            ["raise", "--tenant", "other", "--cost", "5"],
+            65,
+            "no limit of cost to be raised; set one first (adk budget set)",
+        ),
         (["show", "no-such-run", "--tenant", "acme"], 1, "tenant 'acme' has no run 'no-such-run'"),
         (["raise", "run", "--tenant", "other", "--tokens", "5"], 1, "tenant 'other' has no run 'run'"),
         (["set", "run", "--tenant", "acme", "--tokens", str(1 << 60)], 65, "the highest there is"),

@@ -55,7 +55,7 @@ EXAMPLES = [
     errors.ModelUnavailableError("overloaded", retry_after=3.5),
     errors.ApprovalRefusedError(tenant="acme", run_id="run", name="req-1", stands="it was denied by ana"),
     errors.NotAllowedError(actor="ana", action="settle", reason="she is new here"),
-    errors.BudgetError("there is no limit of tokens to be raised; set one."),
+    errors.BudgetError("there is no limit of tokens to be raised; set one first (adk budget set)."),
     errors.WaitTimeoutError.of_run("run", 3),
 ]
 

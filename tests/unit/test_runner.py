@@ -518,7 +518,7 @@ async def test_an_agent_that_does_not_finish_fails_and_keeps_its_frontier(here, 
     agent = agent_with(far_side.tool(), turns=lambda _: [("book", {"seat": "1"})], max_iterations=2)
     run = await here.runner().run(agent, "book", tenant="acme", run_id="run_1")
     assert run.status is RunStatus.FAILED
-    assert "max_iterations" in run.detail
+    assert "its max_iterations is 2. To have it go on: give the agent more" in run.detail
     assert len(far_side.effects) == 2
     assert (await here.frontier()).sequence == 4
 

@@ -95,7 +95,7 @@ def _text(told: _Told, *, checked: bool) -> str:
         parts.append(f"{told.undecided} kept for a call that nobody has decided")
     if checked:
         sound = told.examined - len(told.unloadable)
-        parts.append(f"{sound} of {told.examined} that are not over load")
+        parts.append(f"{sound} of {told.examined} that are not over can be loaded")
     return "; ".join(parts)
 
 

@@ -125,4 +125,7 @@ def _refused_login(error: DBAPIError) -> str | None:
 
 def _reason(error: DBAPIError) -> str:
     lines = str(error.orig).strip().splitlines()
-    return lines[0].rstrip(":. ") if lines else type(error.orig).__name__
+    reason = lines[0].rstrip(":. ") if lines else type(error.orig).__name__
+    if reason == "unable to open database file":  # SQLite does not say why
+        reason += " (its folder has to be there, and both have to be yours to write)"
+    return reason

@@ -143,7 +143,7 @@ def test_runs_that_are_over_are_removed_and_the_others_are_seen_to_load(adk):
         adk("cancel", run_id, "--tenant", "acme")
 
     kept = adk("prune", "--older-than", "1d")
-    assert (kept.returncode, kept.stdout) == (0, "0 runs removed; 1 of 1 that are not over load\n")
+    assert (kept.returncode, kept.stdout) == (0, "0 runs removed; 1 of 1 that are not over can be loaded\n")
     pruned = adk("prune", "--older-than", "0s", "--json")
 
     assert pruned.returncode == 0
@@ -179,7 +179,7 @@ def test_a_run_that_does_not_load_is_named_after_a_prune(adk, sqlite_store_url):
 
     told = adk("prune", "--older-than", "1d")
 
-    assert (told.returncode, told.stdout) == (4, "0 runs removed; 0 of 1 that are not over load\n")
+    assert (told.returncode, told.stdout) == (4, "0 runs removed; 0 of 1 that are not over can be loaded\n")
     assert "run 'run_1' of tenant 'acme' does not load: the transcript behind handle" in told.stderr
     assert adk("prune", "--older-than", "1d", "--no-check").returncode == 0
 
@@ -248,6 +248,7 @@ def test_without_settings_it_says_which_are_missing(tmp_path):
     ran = Adk(tmp_path)("list")
     assert ran.returncode == 78
     assert "ADK_STORE_URL is not set" in ran.stderr
+    assert "no adk dev of yours runs" in ran.stderr
 
 
 def test_without_a_broker_nothing_is_submitted(adk):
@@ -263,7 +264,7 @@ def test_without_a_broker_nothing_is_submitted(adk):
         ("oracle://scott:tiger@db/x", 78, "no store is registered for 'oracle://scott:***@db/x'"),
         ("memory://", 78, "shared with no other process"),
         ("here.db", 78, "has to be a URL"),
-        ("sqlite:///nowhere/at/all.db", 69, "unable to open database file"),
+        ("sqlite:///nowhere/at/all.db", 69, "unable to open database file (its folder has to be there"),
     ],
 )
 def test_a_store_that_cannot_be_opened_says_why_and_no_password(adk, url, code, said):

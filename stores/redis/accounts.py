@@ -2,9 +2,9 @@
 
 What one call does to a run and to the account is two writes. A reservation is written to the account first, under the
 call's own name (its run, iteration and fence), so that whoever has to begin anew finds it there; and closed on the
-account last, once the run's write has settled it. Whoever dies in between leaves a reservation on the account that
-nobody closes. It counts against the limits as ever, becomes unaccounted with the run's next reservation, and is shown
-as unaccounted until then.
+account last, once the run's write has settled it. An account that does not answer then is told later by the same
+process. Whoever dies in between leaves a reservation on the account that nobody closes. It counts against the limits as
+ever, becomes unaccounted with the run's next reservation, and is shown as unaccounted until then.
 """
 
 from __future__ import annotations

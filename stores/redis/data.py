@@ -209,9 +209,10 @@ class RunData(MemoryData):
         self._then.append((run, work))
 
     def follow(self) -> None:
-        """Book on accounts what this transaction, now committed, has changed."""
-        for run, work in self._then:
-            self.on_account(run, work)
+        """Book on accounts what this transaction, now committed, has changed. To be called again where it fails."""
+        while self._then:
+            self.on_account(*self._then[0])
+            self._then.pop(0)
 
     def waiting_of(self, tenant: str, *, behind: int, limit: int) -> tuple[list[tuple[RunKey, StoredWait]], int | None]:
         """See the base. Those that have gone since their names were read are left out."""

@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import os
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
@@ -85,7 +87,13 @@ class Server:
     async def run(self, work: Callable[[Process], T]) -> T:
         """Run ``work`` on a thread of the store's; raises as :meth:`write` does."""
         process = self._process()
-        return await asyncio.get_running_loop().run_in_executor(process.threads, work, process)
+
+        def carry_out() -> T:
+            result = work(process)
+            process.make_up()
+            return result
+
+        return await asyncio.get_running_loop().run_in_executor(process.threads, carry_out)
 
     async def close(self) -> None:
         """Close this process's connections and end its threads."""
@@ -115,6 +123,9 @@ class Process:
         self.store = store
         self.not_renewed: set[RunKey] = set()
         """Of whose leases the log has said that they cannot be renewed, since the runs cannot be read."""
+        self._owed: deque[RunData] = deque()
+        """Transactions that are committed, and of which an account was not told."""
+        self._made_up_after = 0.0
         self._url = url
         self._given = given
         self._client = given
@@ -148,7 +159,22 @@ class Process:
         try:
             data.follow()
         except StoreUnavailableError as error:
+            # Whoever repeats the operation may be refused, since by now the run rests, or is another's.
+            self._owed.append(data)
             raise CommitUnknownError(store=self.store, reason=error.reason) from error
+
+    def make_up(self) -> None:
+        """Book what accounts were not told, since they did not answer. Late or twice, it counts once."""
+        while self._owed and time.monotonic() >= self._made_up_after:
+            try:
+                owed = self._owed.popleft()
+            except IndexError:  # another thread has taken it
+                return
+            try:
+                owed.follow()
+            except StoreUnavailableError:
+                self._owed.append(owed)
+                self._made_up_after = time.monotonic() + self.options.socket_timeout
 
     def numbered(self, key: str, *, above: int, limit: int) -> Sequence[tuple[str, int]]:
         """The names in a sorted set with a number above that, in order, and these numbers; up to ``limit``."""

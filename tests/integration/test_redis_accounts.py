@@ -11,6 +11,7 @@ from adk_worker.conformance.runs.accounts import account_of, charge, grant, work
 from adk_worker.conformance.runs.driver import TENANT, Driver
 from adk_worker.conformance.runs.prune import OVER
 from adk_worker.conformance.runs.waitlist import begun, due, go_round, parked, sweep_up
+from adk_worker.errors import CommitUnknownError, StaleFenceError
 from adk_worker.ledger.amounts import Amount, BudgetChange, Kind, Unaccounted
 from adk_worker.ledger.booking import Reservation
 from adk_worker.memory import MemoryRunStore
@@ -247,3 +248,29 @@ def at_once_elsewhere(work):
     """Carry it out on a thread and a loop of its own."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()
+
+
+async def test_what_the_account_did_not_answer_to_is_booked_once_it_does(url, redis_proxy):
+    """C6, P3: the run is over by then, so that whoever asks again is refused, and nobody else would ever close it."""
+    bundle = open_redis(redis_proxy.url(url))
+    try:
+        await grant(bundle)
+        driver = Driver(bundle)
+        lease = await driver.worker()
+        await driver.reserve(lease, ASKED.tokens)
+        tag = f"{{adk:{bucket_of_tenant(TENANT):03}}}".encode()
+        # A read is sent again once where its connection has ended.
+        lost = redis_proxy.lose_request(lambda request: tag in request, times=2)
+
+        with pytest.raises(CommitUnknownError):
+            await driver.runs.fail(lease, detail="the model is not to be had")
+        with pytest.raises(StaleFenceError):
+            await driver.runs.fail(lease, detail="the model is not to be had")
+        run = await driver.run()
+
+        assert lost.count == 2
+        assert run.status is RunStatus.FAILED
+        account = await account_of(bundle)
+        assert (account.reserved, account.unaccounted) == (Amount(), Unaccounted())
+    finally:
+        await bundle.lifecycle.close()

@@ -18,7 +18,7 @@ import click
 
 from adk_worker.cli import options
 from adk_worker.cli.exits import ExitCode
-from adk_worker.cli.output import say
+from adk_worker.cli.output import note, say
 from adk_worker.cli.program import awaited
 from adk_worker.printable import printable, quoted
 
@@ -102,8 +102,8 @@ def dev(
     """Run a whole fleet on this machine until Ctrl-C: a SQLite file, a broker on the loopback, workers and beat.
 
     No server is needed, and nothing stays behind but the database's file, and beside it one with seal keys, unless the
-    environment has some. Whatever dies is started again: kill -9 any
-    of it, and the runs go on. Other terminals find the fleet by themselves, in the same folder first.
+    environment has some. Whatever dies is started again: kill -9 any of it, and the runs go on. Other terminals find
+    the fleet by themselves, in the same folder first, where they set no ADK_STORE_URL.
 
     Times are short unless the environment says otherwise, so that a recovery is seen: a lease of 6 s, a reaper each
     second. For production, see the Procfile.
@@ -121,6 +121,12 @@ async def _run(wanted: _Wanted) -> None:
     from adk_worker.cli.supervisor import Supervisor
     from adk_worker.liveness import Holder
 
+    unused = [name for name in _OURS if os.environ.get(name, "").strip()]
+    if unused:
+        note(
+            f"note: not used here: {', '.join(unused)}. adk dev has a store and a broker of its own; "
+            "a terminal that is to find it must not set them."
+        )
     port = _free_port()
     environment = _environment(wanted, port)
     settings = _checked(environment, wanted)

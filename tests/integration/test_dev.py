@@ -219,6 +219,13 @@ def adk(tmp_path):
     return Adk(tmp_path)
 
 
+def test_a_store_that_it_does_not_use_is_named(adk):
+    """Other terminals with the same environment would not find it."""
+    ran = adk("dev", "--agents", "broken", ADK_STORE_URL="postgresql://app:tiger@db/x", ADK_BROKER_URL="")
+    assert "not used here: ADK_STORE_URL. adk dev has a store and a broker of its own" in ran.stderr
+    assert "tiger" not in ran.stderr
+
+
 def test_what_cannot_work_is_said_before_anything_is_started(adk):
     (adk.folder / "broken.py").write_text("import no_such_module")
     (adk.folder / "hermit.py").write_text("")

@@ -30,7 +30,11 @@ def checked(new: NewRun) -> NewRun:
     check_run(new.tenant, new.run_id)
     check_name(new.agent, what="agent's name")
     if not isinstance(new.input, str):
-        raise NotJSONError(what="the input", reason=f"it is {type(new.input).__name__}, not a text")
+        raise NotJSONError(
+            what="the input",
+            reason=f"it is {type(new.input).__name__}, not a text",
+            use="a text (json.dumps makes one), or the metadata",
+        )
     read_back(_TEXT, "the input", new.input)
     return replace(new, metadata=_object("metadata", new.metadata), masks=_object("masks", new.masks))
 

@@ -49,9 +49,12 @@ class InvalidNameError(AdkError, ValueError):
 
 
 class NotJSONError(AdkError, ValueError):
-    """A value that has to be stored as JSON is not JSON."""
+    """A value that has to be stored as JSON is not JSON, or is no text where that is asked for."""
 
-    def __init__(self, *, what: str, reason: str) -> None:
-        super().__init__(f"{what} is not JSON: {reason}. Use strings, numbers, booleans, null, lists and dicts.")
+    def __init__(
+        self, *, what: str, reason: str, use: str = "strings, numbers, booleans, null, lists and dicts"
+    ) -> None:
+        super().__init__(f"{what} is not JSON: {reason}. Use {use}.")
         self.what = what
         self.reason = reason
+        self.use = use

@@ -17,7 +17,7 @@ EXAMPLES = [
     errors.UnknownAgentError(agent="booking", known=("refunds",)),
     errors.SchemaVersionError(found="0001", wanted="0002"),
     errors.InvalidNameError(what="tenant", reason="it is empty"),
-    errors.NotJSONError(what="metadata", reason="a: a set"),
+    errors.NotJSONError(what="metadata", reason="a: a set", use="a text"),
     errors.StoreUnavailableError(store="postgresql://host/db", reason="connection refused"),
     errors.StoreRefusedError(store="postgresql://host/db", reason="no such user", hint="or ask", setting="ADK_X_URL"),
     errors.CommitUnknownError(store="postgresql://host/db", reason="connection lost"),

@@ -110,6 +110,7 @@ def test_an_input_is_a_text(value):
         checked(new(input=value))
 
     assert refused.value.what == "the input"
+    assert isinstance(value, str) or "Use a text (json.dumps makes one)" in str(refused.value)
 
 
 @pytest.mark.parametrize("metadata", [None, 7, ["a"], "text"], ids=repr)

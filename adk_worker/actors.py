@@ -56,6 +56,8 @@ class Action(StrEnum):
     APPROVE = "approve"
     DENY = "deny"
     REVOKE = "revoke"
+    PRUNE = "prune"
+    """Remove runs that are over, whichever tenant's."""
 
 
 class Verifier(Protocol):

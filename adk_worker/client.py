@@ -7,6 +7,7 @@ one. This module imports neither Celery nor a driver.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -29,7 +30,6 @@ from adk_worker.ledger.amounts import Budget
 from adk_worker.log import get_logger
 from adk_worker.names import check_name, check_run
 from adk_worker.people import People
-from adk_worker.pruning import Prune, Pruned
 from adk_worker.runs import NewRun, Run, RunStatus, Stores, Submitted
 from adk_worker.settling.settlement import UNSAID
 from adk_worker.submission import checked
@@ -199,9 +199,12 @@ class Fleet(People):
         With a ``timeout``, a store that is away for a moment is waited for too.
 
         :raises WaitTimeoutError: it still moves; the run itself goes on.
+        :raises ConfigurationError: the time-out is no number.
         :raises RunNotFoundError: that tenant has none of that name (T1).
         :raises StoreUnavailableError: the store is away, and there is no time-out, or it is over.
         """
+        if timeout is not None and math.isnan(timeout):
+            raise ConfigurationError("a time-out of NaN would never be over; give seconds, or None to wait for ever.")
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = _FIRST_LOOK
         while True:
@@ -280,22 +283,6 @@ class Fleet(People):
         await verify(self._verifier, Actor.here(by), Action.FIND, tenant=None, run_id=run_id)
         async for run in self.list(where):
             yield run
-
-    async def prune(self, *, older_than: float, failed: bool = False, batch: int = 100) -> AsyncIterator[Pruned]:
-        """Remove runs that are over, everybody's, in batches of so many that are looked at; what each came to.
-
-        :param older_than: for how many seconds they have not been written, at least.
-        :param failed: failed ones too, which could still be resumed.
-        :raises ConfigurationError: no such age.
-        """
-        which = Prune(older_than=older_than, failed=failed)
-        cursor: str | None = None
-        while True:
-            pruned = await self.stores.runs.prune(which, limit=batch, after=cursor)
-            yield pruned
-            cursor = pruned.cursor
-            if cursor is None:
-                return
 
     async def cancel(self, run_id: str, *, tenant: str, by: str) -> Run:
         """Ask for the run's end: at once if nobody holds it, else at its holder's next write or renewal (P2).

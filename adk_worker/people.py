@@ -1,8 +1,12 @@
-"""What people do about runs that wait for them, answers and budgets: that part of :class:`~adk_worker.client.Fleet`."""
+"""What people do about runs that wait for them, about budgets, and about what is over.
+
+It is that part of :class:`~adk_worker.client.Fleet`.
+"""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +19,7 @@ from adk_worker.ledger.amounts import BudgetChange
 from adk_worker.ledger.raising import change_account
 from adk_worker.log import get_logger
 from adk_worker.names import check_name, check_run
+from adk_worker.pruning import Prune, Pruned
 from adk_worker.results import text_of
 from adk_worker.runs import Dispatch, Run, Stores, Submitted
 from adk_worker.transitions.runs import FleetPolicy
@@ -131,6 +136,28 @@ class People:
         return await change_account(
             self.stores.runs, tenant, change=change, by=actor, policy=self._policy, dispatch=dispatch
         )
+
+    async def prune(
+        self, *, older_than: float, by: str, failed: bool = False, batch: int = 100
+    ) -> AsyncIterator[Pruned]:
+        """Remove runs that are over, everybody's, in batches of so many that are looked at; what each came to.
+
+        :param older_than: for how many seconds they have not been written, at least.
+        :param failed: failed ones too, which could still be resumed.
+        :raises ConfigurationError: no such age.
+        :raises NotAllowedError: they may not (P5). Your verifier is asked for no tenant and no run.
+        """
+        actor = Actor.here(by)
+        await verify(self._verifier, actor, Action.PRUNE, tenant=None, run_id=None)
+        _log.info("pruning", older_than=older_than, failed=failed, **actor.told)  # no run is left to keep it
+        which = Prune(older_than=older_than, failed=failed)
+        cursor: str | None = None
+        while True:
+            pruned = await self.stores.runs.prune(which, limit=batch, after=cursor)
+            yield pruned
+            cursor = pruned.cursor
+            if cursor is None:
+                return
 
     async def _allowed(self, by: str, action: Action, run_id: str, *, tenant: str) -> Actor:
         """Who acts, if they may (P5)."""

@@ -46,10 +46,20 @@ class _Told:
     help="So many at a time.",
 )
 @click.option("--check/--no-check", default=True, help="See in the end that all other runs load; the default.")
+@options.by
 @options.as_json
 @options.debug
 @click.pass_obj
-def prune(invocation: Invocation, *, older_than: float, failed: bool, batch: int, check: bool, as_json: bool) -> int:
+def prune(
+    invocation: Invocation,
+    *,
+    older_than: float,
+    failed: bool,
+    batch: int,
+    check: bool,
+    by: str | None,
+    as_json: bool,
+) -> int:
     """Remove runs that completed or were cancelled, with their transcripts, claims and events; of all tenants.
 
     In small batches, beside a fleet that works: a run that goes on, rests or has an undecided call is not touched. In
@@ -61,7 +71,8 @@ def prune(invocation: Invocation, *, older_than: float, failed: bool, batch: int
     async def work() -> _Told:
         async with invocation.source.open() as access:
             told = _Told()
-            async for pruned in access.fleet.prune(older_than=older_than, failed=failed, batch=batch):
+            pruning = access.fleet.prune(older_than=older_than, by=by or access.by, failed=failed, batch=batch)
+            async for pruned in pruning:
                 before, told.removed = told.removed, told.removed + pruned.removed
                 told.undecided += pruned.undecided
                 if told.removed // _TELL_EVERY > before // _TELL_EVERY:

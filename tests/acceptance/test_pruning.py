@@ -30,7 +30,7 @@ def test_runs_are_removed_beside_a_fleet_that_works(fleet):
 
 
 def _pruned(fleet: FleetUnderTest) -> bool:
-    return bool(list(fleet.sync.prune(older_than=0.0, batch=5)))
+    return bool(list(fleet.sync.prune(older_than=0.0, batch=5, by="ana")))
 
 
 def _gone(fleet: FleetUnderTest, names: list[str]) -> bool:

@@ -36,6 +36,7 @@ ACTS = {
     "cancel": ("parked", ("cancel", *RUN), "acme run_1"),
     "cancel of many": ("parked", ("cancel", *OF, "--status", "parked", "--yes"), "acme None"),
     "find": ("parked", ("find", "run_1"), "None run_1"),
+    "prune": ("completed", ("prune", "--older-than", "0s"), "None None"),
 }
 
 

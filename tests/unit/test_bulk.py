@@ -181,7 +181,7 @@ async def test_one_that_was_removed_since_is_told_as_changed(fleet, stores):
     """P2: nothing is left of it."""
     await failed(stores, "gone")
     listed = [run async for run in fleet.list()]
-    assert [one.removed async for one in fleet.prune(older_than=0.0, failed=True)] == [1]
+    assert [one.removed async for one in fleet.prune(older_than=0.0, failed=True, by="ana")] == [1]
 
     assert await told(fleet.resume_many(listed, by="ana")) == {"gone": BulkResult.CHANGED}
 

@@ -127,6 +127,13 @@ async def test_a_wait_ends_when_the_run_rests(fleet):
     assert (await waiting).status is RunStatus.CANCELLED
 
 
+async def test_a_wait_of_no_number_is_refused(fleet):
+    """It would never be over."""
+    await submit(fleet)
+    with pytest.raises(ConfigurationError, match="NaN"):
+        await fleet.wait("run_1", tenant="acme", timeout=float("nan"))
+
+
 async def test_a_wait_that_takes_too_long_says_so_and_changes_nothing(fleet):
     await submit(fleet)
     with pytest.raises(WaitTimeoutError):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["frontier_main", "main", "resume_main"]
 
-_COLLECT_AFTER: Final = 50_000
+_COLLECT_AFTER: Final = 200_000
 """How many more objects than now there have to be before the collector looks for garbage."""
 
 

@@ -71,9 +71,14 @@ class Providers:
     def check(self, model: str | ModelProvider) -> None:
         """Find out whether the provider of ``model`` can ever work in this process, without a connection.
 
+        A script is imported for that.
+
         :raises ConfigurationError: it cannot; the message says what to do.
         """
-        made = real_provider(model) if isinstance(model, str) and not model.startswith(_SCRIPTED) else model
+        if isinstance(model, str):
+            made = _scripted(model) if model.startswith(_SCRIPTED) else real_provider(model)
+        else:
+            made = model
         if isinstance(made, KeepsClients):
             made.under(self._policy).check()
 

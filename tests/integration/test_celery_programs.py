@@ -75,6 +75,16 @@ class TestAWorkerThatCanNeverWork:
         code, output = celery(fleet, *WORKER, ADK_AGENTS="tests.acceptance.modelled", **none)
         assert (code, "OPENAI_API_KEY" in output, "Traceback" in output) == (78, True, False), output
 
+    def test_has_an_agent_whose_script_is_not_there(self, fleet):
+        """Each of its runs would fail. The agent is found in the folder that the worker is started in."""
+        agents = (
+            "from adk_worker import Agent\n\nlost = Agent(name='lost', instructions='', model='scripted:lost:turns')\n"
+        )
+        (fleet.folder / "lost.py").write_text(agents)
+        code, output = celery(fleet, *WORKER, folder=fleet.folder, ADK_AGENTS="lost")
+        said = "the script of model 'scripted:lost:turns' cannot be imported"
+        assert (code, said in output, "Traceback" in output) == (78, True, False), output
+
     def test_has_no_tables(self, fleet):
         """Another schema is nothing that waiting would mend."""
         code, output = celery(fleet, *WORKER)

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from adk_worker.errors import ConfigurationError, ModelError
 from adk_worker.messages import Message, TextPart, ToolCallPart, ToolResultPart, Usage
 from adk_worker.model import ModelAnswer, ModelProvider, ModelRequest
-from adk_worker.providers import ScriptedProvider, resolve_provider, scripted
+from adk_worker.providers import Providers, ScriptedProvider, resolve_provider, scripted
 
 a_list = ["done"]
 a_provider = ScriptedProvider(a_list, name="mine")
@@ -219,3 +219,5 @@ def test_a_provider_is_its_own():
 def test_a_model_that_nobody_provides_is_a_clear_error(model, said):
     with pytest.raises(ConfigurationError, match=said):
         resolve_provider(model)
+    with pytest.raises(ConfigurationError, match=said):
+        Providers().check(model)  # as a worker starts

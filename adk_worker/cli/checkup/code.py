@@ -31,7 +31,6 @@ def agents(subject: Subject) -> Iterator[Finding]:
         model = agent.model if isinstance(agent.model, str) else type(agent.model).__name__
         try:
             with aside():
-                providers.resolve(agent.model)
                 providers.check(agent.model)
         except AdkError as error:
             yield fail("models", f"{agent.name}: {error}", "every run of that agent fails")

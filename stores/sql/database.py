@@ -57,6 +57,9 @@ class Database:
                 "makes itself. Give the URL."
             )
         self._by_process: dict[int, _Process] = {}
+        self._making: dict[int, threading.Lock] = {}
+        self._pool_of: int | None = None
+        """The process that uses the given engine's pool."""
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         """Run ``work`` as one transaction that commits when it returns, and rolls back when it raises.
@@ -102,20 +105,25 @@ class Database:
             await asyncio.to_thread(process.close)
 
     def _process(self) -> _Process:
-        # No lock, which a fork could copy while it is held: should two threads be here at once, the process of one is
-        # dropped unused. What a parent has made stays in the dictionary, for a child must not even close it.
+        # What a parent has made stays in the dictionary, for a child must not even close it.
         pid = os.getpid()
         process = self._by_process.get(pid)
         if process is None:
-            process = self._by_process.setdefault(pid, _Process(self._engine(), self._options, store=self.name))
+            # Each process has a lock of its own: one that is held while another thread forks stays held in the copy.
+            with self._making.setdefault(pid, threading.Lock()):
+                process = self._by_process.get(pid)
+                if process is None:
+                    process = _Process(self._engine(pid), self._options, store=self.name)
+                    self._by_process[pid] = process
         return process
 
-    def _engine(self) -> _Engine:
+    def _engine(self, pid: int) -> _Engine:
         if self._given is None:
             return _Engine(make_engine(self._url, self._options), owned=True)
-        if self._by_process:
+        if self._pool_of not in {None, pid}:
             # A fork has copied the pool.
             self._given.dispose(close=False)
+        self._pool_of = pid
         return _Engine(self._given, owned=False)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 
 import pytest
@@ -74,6 +76,34 @@ async def test_an_engine_stays_its_owners(postgres_store_url):
     with engine.connect() as connection:
         assert connection.execute(select(schema_row.c.epoch)).scalar_one() == 0
     engine.dispose()
+
+
+async def test_a_forks_copy_of_an_engine_s_pool_is_let_go_of_once(postgres_store_url, monkeypatch):
+    """However many threads begin at once: connections of a pool that is in use would be nobody's to close."""
+    engine = create_engine(postgres_store_url.replace("postgresql://", "postgresql+psycopg2://"), pool_size=4)
+    let_go = []
+    event.listen(engine, "engine_disposed", let_go.append)
+    stores, rounds = open_sql(engine), range(1, 31)
+    await stores.leases.held("run", tenant=TENANT)
+    interval, pid = sys.getswitchinterval(), os.getpid()
+    sys.setswitchinterval(1e-6)
+    try:
+        for number in rounds:
+            monkeypatch.setattr(os, "getpid", lambda child=pid + number: child)
+            begin = threading.Barrier(4)
+            await asyncio.gather(*(asyncio.to_thread(first_use, stores, begin) for _ in range(4)))
+            assert len(let_go) == number
+    finally:
+        sys.setswitchinterval(interval)
+        for number in (0, *rounds):
+            monkeypatch.setattr(os, "getpid", lambda child=pid + number: child)
+            await stores.lifecycle.close()
+    engine.dispose()
+
+
+def first_use(stores, begin):
+    begin.wait()
+    assert asyncio.run(stores.leases.held("run", tenant=TENANT)) is None
 
 
 async def test_an_engine_may_set_its_connections_up_as_it_likes(postgres_store_url):

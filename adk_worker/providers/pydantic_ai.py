@@ -51,6 +51,7 @@ class PydanticAIProvider:
         self._policy = policy or ModelPolicy()
         self._prices = Prices(self._policy)
         self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, Model] = WeakKeyDictionary()
+        self._opening: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     @property
     def name(self) -> str:
@@ -126,8 +127,14 @@ class PydanticAIProvider:
         loop = asyncio.get_running_loop()
         model = self._opened.get(loop)
         if model is None:
-            model = self._opened[loop] = self._made()
-            await model.__aenter__()
+            # One opens it and the others wait for that: what is not yet entered, or fails at it, is nobody's to use.
+            async with self._opening.setdefault(loop, asyncio.Lock()):
+                model = self._opened.get(loop)
+                if model is None:
+                    model = self._made()
+                    await model.__aenter__()
+                    self._opened[loop] = model
+            self._opening.pop(loop, None)  # a lock that was waited for holds its loop
         return model
 
     def _made(self) -> Model:

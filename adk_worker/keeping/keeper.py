@@ -173,5 +173,12 @@ class LeaseKeeper:
             if self._renewing is not None:
                 self._renewing.cancel()
                 await asyncio.wait({self._renewing})
-            if self._aclose is not None:
-                await self._aclose()
+            await self._close()
+
+    async def _close(self) -> None:
+        if self._aclose is None:
+            return
+        try:
+            await self._aclose()
+        except Exception as error:  # noqa: BLE001 - nothing is kept any more: no reason to end the process for
+            _log.warning("keeper_not_closed", error=text_of(error))

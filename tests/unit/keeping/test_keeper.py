@@ -238,6 +238,20 @@ class TestTheThread:
         assert closed == ["adk-keeper"]
         assert "adk-keeper" not in {thread.name for thread in threading.enumerate()}
 
+    def test_that_cannot_give_its_connection_back_ends_in_order_all_the_same(self, store, stuck):
+        """L8: the process leaves by itself, with nothing kept; it is not stuck."""
+
+        async def aclose():
+            raise OSError("the pool is gone")
+
+        keeper = LeaseKeeper(store.renew_many, policy=BRISK, on_stuck=stuck.append, aclose=aclose)
+        with structlog.testing.capture_logs() as logs:
+            keeper.start()
+            keeper.stop()
+
+        assert stuck == []
+        assert [(entry["event"], entry["log_level"]) for entry in logs] == [("keeper_not_closed", "warning")]
+
     def test_can_be_stopped_before_it_was_started(self, store, stuck):
         LeaseKeeper(store.renew_many, policy=BRISK, on_stuck=stuck.append).stop()
 

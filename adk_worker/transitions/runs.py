@@ -8,6 +8,7 @@ What happens to a lease alone is in :mod:`adk_worker.transitions.leases`. A live
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -68,8 +69,13 @@ class FleetPolicy:
             "retry_backoff",
             "retry_backoff_max",
         ):
-            if getattr(self, name) <= 0:
-                raise ConfigurationError(f"{name} is {getattr(self, name)}; it has to be above 0 seconds.")
+            seconds = getattr(self, name)
+            if not 0 < seconds < math.inf:  # nor is it so of NaN
+                raise ConfigurationError(f"{name} is {seconds}; it has to be above 0 seconds, and finite.")
+        for name in ("dispatch_grace", "retry_backoff"):
+            first, most = getattr(self, name), getattr(self, f"{name}_max")
+            if most < first:
+                raise ConfigurationError(f"{name}_max is {most}; it has to be at least {name}, which is {first}.")
         if self.max_crashes < 1:
             raise ConfigurationError(f"max_crashes is {self.max_crashes}; it has to be at least 1.")
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -299,9 +300,19 @@ def test_the_last_exception_poisons():
         ("retry_backoff", 0),
         ("retry_backoff_max", -0.5),
         ("max_crashes", 0),
+        ("lease_ttl", math.nan),
+        ("dispatch_grace", math.inf),
+        ("retry_backoff_max", math.nan),
     ],
 )
 def test_a_policy_that_cannot_be_is_refused(field, value):
     """Oneself is told which field it is."""
     with pytest.raises(ConfigurationError, match=field):
         FleetPolicy(**{field: value})
+
+
+@pytest.mark.parametrize("field", ["dispatch_grace", "retry_backoff"])
+def test_a_wait_that_grows_does_not_end_below_its_beginning(field):
+    with pytest.raises(ConfigurationError, match=f"{field}_max is 4; it has to be at least {field}, which is 5"):
+        FleetPolicy(**{field: 5, f"{field}_max": 4})
+    FleetPolicy(**{field: 5, f"{field}_max": 5})

@@ -37,8 +37,6 @@ TIMES: Final[Mapping[str, str]] = MappingProxyType(
 """So short that a recovery is seen while one looks, where the environment does not say otherwise."""
 
 _OURS: Final = ("ADK_STORE_URL", "ADK_MIGRATE_URL", "ADK_BROKER_URL")
-_UNTOLD: Final = ("ADK_SEAL_KEYS",)
-"""What is written nowhere."""
 _DEFAULT_CONCURRENCY: Final = MappingProxyType({"threads": 8, "prefork": 2, "solo": 1})
 
 
@@ -117,7 +115,7 @@ def dev(
 
 
 async def _run(wanted: _Wanted) -> None:
-    from adk_worker.cli.rendezvous import DevFleet, announced
+    from adk_worker.cli.rendezvous import DevFleet, announced, told
     from adk_worker.cli.supervisor import Supervisor
     from adk_worker.liveness import Holder
 
@@ -130,8 +128,6 @@ async def _run(wanted: _Wanted) -> None:
     port = _free_port()
     environment = _environment(wanted, port)
     settings = _checked(environment, wanted)
-    # What the programs are given is what other terminals have to be given, and no more of the environment than that.
-    told = {name: value for name, value in environment.items() if name.startswith("ADK_") and name not in _UNTOLD}
     await asyncio.to_thread(_upgrade, settings.store_url)
     _seal_keys(settings, wanted)
     log = Log()
@@ -144,7 +140,7 @@ async def _run(wanted: _Wanted) -> None:
     with ExitStack() as until_the_end:
 
         def ready() -> None:
-            fleet = DevFleet(str(Path.cwd().resolve()), str(Holder.new("dev")), told)
+            fleet = DevFleet(str(Path.cwd().resolve()), str(Holder.new("dev")), told(environment))
             until_the_end.enter_context(announced(fleet))
             if wanted.port_file is not None:
                 _write(wanted.port_file, f"{port}\n")

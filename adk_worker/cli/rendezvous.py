@@ -19,6 +19,11 @@ from adk_worker.own_files import is_ours, make_folder, own_folder, write_file
 _SUFFIX: Final = ".dev.json"
 
 
+_ENDPOINTS: Final = "ADK_MODEL_ENDPOINTS"
+_UNTOLD: Final = ("ADK_SEAL_KEYS",)
+"""What is written nowhere."""
+
+
 @dataclass(frozen=True, slots=True)
 class DevFleet:
     """A fleet that ``adk dev`` runs: in which folder, under which name of its process, and with which settings."""
@@ -32,6 +37,22 @@ class DevFleet:
         """The process id of ``adk dev``."""
         holder = Holder.parse(self.holder)
         return holder.process.pid if holder else 0
+
+
+def told(environment: Mapping[str, str]) -> dict[str, str]:
+    """What other terminals are given of a fleet's environment, whose settings have been checked: ours, without keys.
+
+    A server of models is told without its ``api_key``, which only those who call it need.
+    """
+    ours = {name: value for name, value in environment.items() if name.startswith("ADK_") and name not in _UNTOLD}
+    if ours.get(_ENDPOINTS):
+        named = json.loads(ours[_ENDPOINTS])
+        keyless = {
+            prefix: {field: said for field, said in endpoint.items() if field != "api_key"}
+            for prefix, endpoint in named.items()
+        }
+        ours[_ENDPOINTS] = json.dumps(keyless)
+    return ours
 
 
 @contextmanager

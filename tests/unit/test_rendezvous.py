@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -10,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from adk_worker.cli.rendezvous import DevFleet, announced, find, running
+from adk_worker.cli.rendezvous import DevFleet, announced, find, running, told
 from adk_worker.cli.source import FromSettings
 from adk_worker.errors import ConfigurationError
 from adk_worker.liveness import Holder
@@ -116,3 +117,20 @@ def test_a_fleets_settings_are_read_as_its_own_programs_read_them(tmp_path, monk
     assert settings.model_endpoints["vllm"].base_url == "http://vllm:8000/v1"
     assert settings.redact_patterns == ("shop_[a-z]{8}",)
     assert (settings.lease_ttl, settings.reap_every, settings.model_prices) == (6, 3, {})
+
+
+def test_no_key_of_the_environment_is_told():
+    """R2: neither the seal's nor a model server's. Where the server is, is told."""
+    endpoints = {"vllm": {"base_url": "http://vllm:8000/v1", "api_key": "sk-secret"}}
+    environment = {
+        "ADK_LEASE_TTL": "6",
+        "ADK_SEAL_KEYS": "one:c2VjcmV0",
+        "ADK_MODEL_ENDPOINTS": json.dumps(endpoints),
+        "OPENAI_API_KEY": "sk-secret",
+    }
+
+    said = told(environment)
+
+    assert set(said) == {"ADK_LEASE_TTL", "ADK_MODEL_ENDPOINTS"}
+    assert json.loads(said["ADK_MODEL_ENDPOINTS"]) == {"vllm": {"base_url": "http://vllm:8000/v1"}}
+    assert told({"ADK_MODEL_ENDPOINTS": ""}) == {"ADK_MODEL_ENDPOINTS": ""}

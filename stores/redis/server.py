@@ -24,6 +24,7 @@ from redis.exceptions import ConnectionError as ServerConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 from adk_worker.errors import CommitUnknownError, ConfigurationError, SchemaVersionError, StoreUnavailableError
+from adk_worker.log import get_logger
 from adk_worker.memory.data import RunKey
 from adk_worker.urls import without_secrets
 from stores.redis.data import RunData
@@ -34,6 +35,8 @@ from stores.redis.target import Client, RedisOptions, make_client, parse_url
 from stores.redis.transaction import Applied, Transaction
 
 T = TypeVar("T")
+
+_log = get_logger(__name__)
 
 FORMAT: Final = "1"
 """What ``{adk:NNN}:store`` has to say: the version of all keys and fields."""
@@ -175,6 +178,9 @@ class Process:
             except StoreUnavailableError:
                 self._owed.append(owed)
                 self._made_up_after = time.monotonic() + self.options.socket_timeout
+            except Exception as error:  # noqa: BLE001 - what was asked for is done, and its answer is somebody's
+                # A damaged account, or a store that is another one by now. Its kind alone: the text may quote the row.
+                _log.error("account_not_told", error=type(error).__name__)
 
     def numbered(self, key: str, *, above: int, limit: int) -> Sequence[tuple[str, int]]:
         """The names in a sorted set with a number above that, in order, and these numbers; up to ``limit``."""

@@ -274,3 +274,27 @@ async def test_what_the_account_did_not_answer_to_is_booked_once_it_does(url, re
         assert (account.reserved, account.unaccounted) == (Amount(), Unaccounted())
     finally:
         await bundle.lifecycle.close()
+
+
+async def test_an_account_that_cannot_be_told_any_more_fails_nobody_elses_operation(url, redis_proxy, server):
+    """C6: it is damaged meanwhile. Whoever asks for the account itself is told."""
+    bundle = open_redis(redis_proxy.url(url))
+    try:
+        await grant(bundle)
+        driver = Driver(bundle)
+        lease = await driver.worker()
+        await driver.reserve(lease, ASKED.tokens)
+        tag = f"{{adk:{bucket_of_tenant(TENANT):03}}}".encode()
+        redis_proxy.lose_request(lambda request: tag in request, times=2)
+        with pytest.raises(CommitUnknownError):
+            await driver.runs.fail(lease, detail="the model is not to be had")
+        server.blocking().client.hset(Keys(bucket_of_tenant(TENANT)).account(TENANT), "body", "{")
+
+        run = await driver.run()
+
+        assert run.status is RunStatus.FAILED
+        with pytest.raises(ValueError, match="JSON"):
+            await account_of(bundle)
+    finally:
+        await bundle.lifecycle.close()
+        await server.close()

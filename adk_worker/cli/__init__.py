@@ -29,7 +29,7 @@ _COLLECT_AFTER: Final = 200_000
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``adk`` and return its exit code. ``argv`` is without the program's name; the process's own by default."""
     # What is imported from here on stays as long as the program: looking through it for garbage, time and again, would
-    # be a tenth of the start.
+    # find none.
     gc.set_threshold(_COLLECT_AFTER)
     try:
         from adk_worker.cli.program import Invocation, perform
